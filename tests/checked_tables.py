@@ -135,5 +135,5 @@ def codes(report: CheckReport, but: Collection[str] = ()) -> dict[str, str]:
 def only(report: CheckReport, code: str) -> Finding:
     """The one finding of a code."""
     (found,) = [each for each in report.findings if each.code == code]
-    assert found.mend, "a finding must say what mends it"
+    assert found.remedy, "a finding must say what repairs it"
     return found

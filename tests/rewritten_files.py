@@ -22,7 +22,7 @@ from airflow_delta.engine.features.column_mapping import (
     mapping_mode,
     physical_name,
 )
-from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
+from airflow_delta.engine.maintenance.drop_feature.narrow_types import find_files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
 from airflow_delta.engine.snapshot.feature_usage import files_with
@@ -72,7 +72,9 @@ def _concerned(snapshot: Snapshot, rewrite: Rewrite) -> list[dict[str, Any]]:
         concerned = files_with("deletionVectors", snapshot)["path"].to_pylist()
         return [file for file in files if file["path"] in concerned]
     if rewrite.feature == "typeWidening":
-        narrow = files_with_narrow_types(snapshot, FileAccess(snapshot.storage))["path"].to_pylist()
+        narrow = find_files_with_narrow_types(snapshot, FileAccess(snapshot.storage))[
+            "path"
+        ].to_pylist()
         return [file for file in files if file["path"] in narrow]
     return files
 

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 def _in_cli_words(report: CheckReport) -> CheckReport:
     """Reword the report for the command line, with verbs and options."""
     findings = (
-        replace(finding, message=in_cli_words(finding.message), mend=in_cli_words(finding.mend))
+        replace(finding, message=in_cli_words(finding.message), remedy=in_cli_words(finding.remedy))
         for finding in report.findings
     )
     return replace(report, findings=tuple(findings))
@@ -73,7 +73,7 @@ def _in_cli_words(report: CheckReport) -> CheckReport:
 def _print(report: CheckReport) -> None:
     for finding in report.findings:
         print_line(f"{finding.severity:<7}  {finding.code}: {finding.message}")
-        print_line(f"{'':<7}  -> {finding.mend}")
+        print_line(f"{'':<7}  -> {finding.remedy}")
     counts = ", ".join(
         f"{report.count(severity)} {severity}{'' if report.count(severity) == 1 else 's'}"
         for severity in ("error", "warning")

@@ -46,7 +46,7 @@ def version_number(text: str) -> int:
 
 def print_report(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
     """Print a report, as text or as one JSON object."""
-    from airflow_delta.engine.maintenance.reports import report_lines
+    from airflow_delta.engine.maintenance.reports import format_report
 
     facts = {**report, "dry_run": options.dry_run}
     if isinstance(facts.get("reason"), str):
@@ -54,5 +54,5 @@ def print_report(options: argparse.Namespace, report: Mapping[str, Any]) -> None
     if options.json:
         print_json({"table_uri": options.uri, **facts})
         return
-    for line in report_lines(facts):
+    for line in format_report(facts):
         print_line(line)

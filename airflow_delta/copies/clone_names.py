@@ -32,10 +32,10 @@ from airflow_delta.engine import Snapshot
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
-    check_vector_paths,
-    vector_paths,
+    check_deletion_vector_paths,
+    locate_deletion_vectors,
 )
-from airflow_delta.engine.maintenance.table_files.locations import locations
+from airflow_delta.engine.maintenance.table_files.locations import locate_paths
 from airflow_delta.engine.model.dv_descriptor import INLINE
 from airflow_delta.engine.model.paths import resolve
 
@@ -144,12 +144,12 @@ def name_source_files(files: pa.Table, root: str) -> NamedFiles:
     Raises:
         DeltaError: the path of a file or a deletion vector is invalid.
     """
-    below = locations(files["path"], root=root)
+    below = locate_paths(files["path"], root=root)
     inside = below.is_valid()
     paths = _fill_nulls(below, files["path"], lambda path: resolve(root, path))
     names = _fill_nulls(below, paths, _name_elsewhere)
-    vectors_below, absolute = vector_paths(files["deletionVector"], table=root)
-    check_vector_paths(vectors_below, table=root)
+    vectors_below, absolute = locate_deletion_vectors(files["deletionVector"], table=root)
+    check_deletion_vector_paths(vectors_below, table=root)
     vectors = _fill_nulls(vectors_below, absolute, lambda path: resolve(root, path))
     uuids = _fill_nulls(_uuids(vectors_below), vectors, _uuid_elsewhere)
     return NamedFiles(files, names, paths, inside, uuids, vectors, vectors_below.is_valid())
@@ -165,8 +165,8 @@ def name_clone_files(files: pa.Table, root: str) -> NamedFiles:
     Raises:
         DeltaError: see `name_source_files`.
     """
-    paths = locations(files["path"], root=root)
-    vectors, absolute = vector_paths(files["deletionVector"], table=root)
+    paths = locate_paths(files["path"], root=root)
+    vectors, absolute = locate_deletion_vectors(files["deletionVector"], table=root)
     no, yes = (scalar_of(value, pa.bool_()) for value in (False, True))
     copied = pc.coalesce(pc.match_substring_regex(paths, _DIRECTORY), no)
     vector_copied = pc.coalesce(pc.match_substring_regex(vectors, _VECTOR_FILE), yes)

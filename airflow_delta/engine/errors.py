@@ -1,21 +1,21 @@
-"""Every error the log engine raises, as one tree.
+"""All errors of the log engine, as one tree.
 
-A message says which table, which version or file, what was found, what was expected and what to do
-next; the same facts are fields of the error, so that callers need not parse text. Every error can be
-pickled, because Airflow carries errors between processes::
+A message names the table, the version or file, what was found, what was expected and what to do next. The
+same facts are attributes of the error, so callers needn't parse the text. Every error can be pickled,
+because Airflow sends errors between processes::
 
     DeltaError
     ├── TableStateError                    the table is at fault
     │   ├── TableNotFoundError             no Delta log at this location
-    │   ├── VersionNotFoundError           the log can't rebuild the version asked for
-    │   ├── TimestampOutOfRangeError       no version belongs to the timestamp asked for
+    │   ├── VersionNotFoundError           the log can't rebuild the requested version
+    │   ├── TimestampOutOfRangeError       no version belongs to the requested timestamp
     │   ├── CorruptLogError                a file of the log breaks the protocol
     │   ├── InvalidTableError              the metadata contradicts the protocol
     │   ├── DeletionVectorError            a deletion vector can't be read as described
-    │   ├── OutsidePathError               a path of the log leads where the table may not read
-    │   └── ChangesNotAvailableError       the changes of a range of versions can't be told
-    ├── UnsupportedFeatureError            the table needs a feature we lack
-    ├── CommitConflictError                another writer was there first
+    │   ├── OutsidePathError               the table may not read a path of the log
+    │   └── ChangesNotAvailableError       the changes of a range of versions are unknown
+    ├── UnsupportedFeatureError            the engine lacks a feature of the table
+    ├── CommitConflictError                another writer committed first
     │   ├── ProtocolChangedError
     │   ├── MetadataChangedError
     │   ├── ConcurrentAppendError
@@ -27,9 +27,9 @@ pickled, because Airflow carries errors between processes::
     ├── CommitOwnerError                   the commit owner of a managed table refused or failed
     │   ├── CommitOwnerUnavailableError    it can't be found or can't be reached
     │   │   └── CommitStoreMissingError    its commit store doesn't exist
-    │   └── NotBackfilledError             it hasn't backfilled yet what the operation needs
+    │   └── NotBackfilledError             a version isn't backfilled yet
     ├── ConstraintViolationError           the data or the actions of a commit break a rule of the table
-    ├── RetentionError                     the operation would destroy what retention protects
+    ├── RetentionError                     the operation would delete what the retention protects
     ├── StorageError                       the store failed
     │   ├── ObjectNotFoundError
     │   │   └── MissingFilesError          files that a version of the table needs
@@ -37,10 +37,10 @@ pickled, because Airflow carries errors between processes::
     │   ├── NotRegularFileError            a link, a FIFO or a device is where a file should be
     │   ├── NothingWrittenError            it failed before anything was written
     │   │   └── BucketNotFoundError        there is no such bucket or container
-    │   └── UnsafeStorageError             the store can't do what safety needs
-    └── InvalidArgumentError               the caller asked for something that makes no sense
+    │   └── UnsafeStorageError             the store lacks what a safe operation needs
+    └── InvalidArgumentError               an argument is invalid
 
-    DeltaWarning                           something was wrong and could be helped
+    DeltaWarning                           something is wrong, and the engine can continue
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ __all__ = [
 
 
 class DeltaWarning(UserWarning):
-    """Something about a table was wrong, and the engine could go on without loss.
+    """Something about a table is wrong, and the engine can continue without loss.
 
     Args:
-        message: what was wrong; shown as in `DeltaError`.
+        message: what is wrong; shown as in `DeltaError`.
     """
 
     def __init__(self, message: str) -> None:
@@ -102,15 +102,14 @@ class DeltaWarning(UserWarning):
 
 
 class DeltaError(Exception):
-    """The root of all errors of the engine.
+    """The base class of all errors of the engine.
 
-    What a table has put into names and texts may be anything: in the message its control characters are
-    escaped, locations are without passwords, and of what is too long the middle is left out. Facts are as
-    they are.
+    Names and texts from a table may contain anything. In the message, control characters are escaped,
+    passwords are removed from locations, and the middle of a long text is left out. Facts aren't changed.
 
     Args:
         message: problem, reason and remedy, in one or two sentences.
-        table: the table's location, where one is known; put in front of the message.
+        table: the table's location, if it is known; it precedes the message.
         facts: further facts, which become attributes of the error (``version``, ``path``, …).
     """
 
@@ -122,8 +121,8 @@ class DeltaError(Exception):
         self.facts = facts
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are not ordinary attributes. `facts` itself must not recurse:
-        # while an error is being unpickled it has no attributes yet.
+        # Only called for names that aren't ordinary attributes. It must not recurse for `facts`: an error
+        # has no attributes while it is being unpickled.
         facts = self.__dict__.get("facts", {})
         if name in facts:
             return facts[name]
@@ -143,7 +142,7 @@ def _rebuild(
 
 
 class TableStateError(DeltaError):
-    """The table itself is at fault; repeating the call can't help."""
+    """The table itself is wrong; repeating the call doesn't help."""
 
 
 class TableNotFoundError(TableStateError):
@@ -171,11 +170,11 @@ class DeletionVectorError(TableStateError):
 
 
 class OutsidePathError(TableStateError):
-    """A path of the log leads out of the table, to where nobody has allowed it to read. Facts: path."""
+    """A path of the log is outside of the table, and not in an allowed location. Facts: path."""
 
 
 class ChangesNotAvailableError(TableStateError):
-    """The changes of a range of versions can't be told. Facts: start, end."""
+    """The changes of a range of versions aren't known completely. Facts: start, end."""
 
 
 class UnsupportedFeatureError(DeltaError):
@@ -183,7 +182,7 @@ class UnsupportedFeatureError(DeltaError):
 
 
 class CommitConflictError(DeltaError):
-    """Another writer changed the table first. Facts: version (of the winning commit)."""
+    """Another writer committed a conflicting change first. Facts: version (of the winning commit)."""
 
 
 class ProtocolChangedError(CommitConflictError):
@@ -211,7 +210,7 @@ class ConcurrentTransactionError(CommitConflictError):
 
 
 class TableAlreadyExistsError(CommitConflictError):
-    """A table to be created is there already."""
+    """A table to be created exists already."""
 
 
 class CommitOutcomeUnknownError(DeltaError):
@@ -225,7 +224,7 @@ class CommitOwnerError(DeltaError):
 class CommitOwnerUnavailableError(CommitOwnerError):
     """The commit owner of a managed table isn't known here, or can't be reached. Facts: owner.
 
-    Reading goes on without it, from what is backfilled; writing has to wait for it.
+    Backfilled versions can be read without it; commits need it.
     """
 
 
@@ -238,12 +237,12 @@ NoBooksError = CommitStoreMissingError
 
 
 class NotBackfilledError(CommitOwnerError):
-    """A version of a managed table isn't backfilled, as a checkpoint or a compaction of it needs.
+    """A version of a managed table isn't backfilled, but a checkpoint or a log compaction needs it.
 
-    Not a wrong argument: the same call succeeds as soon as the version has been backfilled, which is up
-    to the commit owner. Whoever waits for an owner, or asks it again, is right to do so here.
+    It isn't an invalid argument: the same call succeeds once the commit owner has backfilled the version.
+    So callers may wait and try again.
 
-    Facts: owner, version, latest_backfilled (the newest version that is backfilled), path.
+    Facts: owner, version, latest_backfilled (the newest backfilled version), path.
     """
 
 
@@ -252,7 +251,7 @@ class ConstraintViolationError(DeltaError):
 
 
 class RetentionError(DeltaError):
-    """The operation would destroy something that a retention period protects."""
+    """The operation would delete something that a retention period protects."""
 
 
 class StorageError(DeltaError):
@@ -260,31 +259,30 @@ class StorageError(DeltaError):
 
 
 class ObjectNotFoundError(StorageError):
-    """The object isn't there. Facts: path."""
+    """The object doesn't exist. Facts: path."""
 
 
 class MissingFilesError(ObjectNotFoundError):
-    """Files that a version of a table needs aren't there, because of a vacuum perhaps.
+    """Files of a version of a table don't exist, perhaps because of a vacuum.
 
-    Facts: version, path (the first), paths (the first hundred), num_missing (at most a hundred, where the
-    search has ended).
+    Facts: version, path (the first), paths (the first hundred), num_missing (the search ends at a hundred).
     """
 
 
 class ObjectExistsError(StorageError):
-    """The object is there already. Facts: path."""
+    """The object exists already. Facts: path."""
 
 
 class NotRegularFileError(StorageError):
-    """A symbolic link, a FIFO, a socket or a device is where a file or a directory should be.
+    """A path is, or goes through, a symbolic link, a FIFO, a socket or a device.
 
-    In the directory of a table these are neither followed nor read. Facts: path, operation, found (what
-    it is: the path, or a directory on the way to it).
+    In the directory of a table these are neither followed nor read. Facts: path, operation, found (the path
+    itself, or a directory on the way to it).
     """
 
 
 class NothingWrittenError(StorageError):
-    """The store failed, and certainly before anything was written. Facts: path, operation."""
+    """The store failed, and certainly has written nothing. Facts: path, operation."""
 
 
 class BucketNotFoundError(NothingWrittenError):
@@ -292,8 +290,8 @@ class BucketNotFoundError(NothingWrittenError):
 
 
 class UnsafeStorageError(StorageError):
-    """The store can't do what the safety of an operation needs. Facts: operation."""
+    """The store lacks what a safe operation needs. Facts: operation."""
 
 
 class InvalidArgumentError(DeltaError, ValueError):
-    """The caller asked for something that makes no sense."""
+    """An argument is invalid."""

@@ -30,10 +30,10 @@ def log_report(logger: Any, what: str, report: Mapping[str, Any]) -> None:
     :param what: the title of the report.
     :param report: the result of a method of `DeltaHook`.
     """
-    from airflow_delta.engine.maintenance.reports import report_lines
+    from airflow_delta.engine.maintenance.reports import format_report
     from airflow_delta.engine.public_text import printable
 
     facts = {name: value for name, value in report.items() if name != "table_uri"}
     # Escapes line breaks within facts.
-    lines = "\n".join(map(printable, report_lines(facts)))
+    lines = "\n".join(map(printable, format_report(facts)))
     logger.info("%s of %s\n%s", what, report["table_uri"], lines)

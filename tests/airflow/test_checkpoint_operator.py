@@ -155,14 +155,14 @@ def test_the_engine_is_chosen_by_the_size_of_the_log(
 def test_the_threshold_is_of_the_last_checkpoint_and_the_commits_since(
     sales_copy: Path, fake_spark_submit: Path
 ) -> None:
-    from airflow_delta.engine.maintenance.checkpoint.log_size import log_bytes
+    from airflow_delta.engine.maintenance.checkpoint.log_size import measure_log
 
     storage = DeltaTable(str(sales_copy)).storage
     sizes = [f.stat().st_size for f in sorted((sales_copy / "_delta_log").glob("*.json"))]
-    assert log_bytes(storage) == sum(sizes)
-    assert log_bytes(storage, version=1) == sum(sizes[:2])
+    assert measure_log(storage) == sum(sizes)
+    assert measure_log(storage, version=1) == sum(sizes[:2])
     result = checkpoint(sales_copy, version=2)
-    assert log_bytes(storage) == result["bytes"] + sizes[3]
+    assert measure_log(storage) == result["bytes"] + sizes[3]
 
 
 def test_the_job_is_asked_for_what_the_task_was_asked_for(

@@ -278,7 +278,7 @@ def test_a_compaction_is_of_what_is_backfilled_unless_that_is_done_first(
         compact(end=6)
     assert compact(backfill_first=True)["end"] == 6
     assert in_log(sales_copy) == 6
-    with pytest.raises(AirflowSkipException, match="is there already"):
+    with pytest.raises(AirflowSkipException, match="exists already"):
         compact(backfill_first=True)
 
 

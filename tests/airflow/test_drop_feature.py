@@ -131,7 +131,7 @@ def test_without_spark_the_task_tells_what_is_to_be_written_anew(
     monkeypatch.setattr(SparkJobHook, "run", lambda *_, **__: pytest.fail("must not be started"))
     report = drop(vectors, "deletionVectors", spark_conn_id=None)
     assert (report["status"], report["files_to_rewrite"]) == ("needs rewrite", 1)
-    with pytest.raises(AirflowException, match="have them written anew by Spark"):
+    with pytest.raises(AirflowException, match="have Spark rewrite them"):
         drop(vectors, "deletionVectors", spark_conn_id=None, must_drop=True)
 
 
@@ -141,7 +141,7 @@ def test_a_job_that_changes_nothing_is_not_started_for_ever(
     fake_spark_submit.write_text(
         "import json, sys\njson.dump({}, open(json.load(open(sys.argv[-1]))['result_path'], 'w'))\n"
     )
-    with fails_for_good(ConstraintViolationError, match="written anew 3 times"):
+    with fails_for_good(ConstraintViolationError, match="rewritten 3 times"):
         drop(vectors, "deletionVectors")
 
 

@@ -64,14 +64,14 @@ def test_a_range_is_compacted(sales_copy: Path, end: Any) -> None:
 
 
 def test_with_little_to_do_the_task_is_skipped_and_says_why(sales_copy: Path) -> None:
-    with pytest.raises(AirflowSkipException, match=r"4 commits up to version 3 .* from 10 on"):
+    with pytest.raises(AirflowSkipException, match=r"4 commits up to version 3 .* at least 10"):
         compact(sales_copy)
     assert compactions(sales_copy) == []
 
 
 def test_a_retry_finds_the_file_of_the_first_try(sales_copy: Path) -> None:
     compact(sales_copy, start=1)
-    with pytest.raises(AirflowSkipException, match=r"compacted\.json is there already"):
+    with pytest.raises(AirflowSkipException, match=r"compacted\.json exists already"):
         compact(sales_copy, start=1)
 
 

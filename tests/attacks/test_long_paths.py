@@ -12,15 +12,18 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.maintenance.table_files.listing import marked_directories
+from airflow_delta.engine.maintenance.table_files.listing import find_directory_markers
 from airflow_delta.engine.maintenance.table_files.path_endings import (
     LONGEST_PATH,
-    all_endings,
-    longest_of,
+    iter_known_endings,
+    longest_length,
 )
-from airflow_delta.engine.maintenance.vacuum.aliases import under_other_names
+from airflow_delta.engine.maintenance.vacuum.aliases import may_be_aliases
 from airflow_delta.engine.maintenance.vacuum.references import References
-from airflow_delta.engine.maintenance.vacuum.scope import of_other_tables, roots_of_other_tables
+from airflow_delta.engine.maintenance.vacuum.scope import (
+    are_in_other_tables,
+    find_roots_of_other_tables,
+)
 from tests.attacks.limited import run_limited
 from tests.log_builder import add, remove, write_table
 
@@ -80,7 +83,7 @@ def test_files_of_one_name_arent_compared_with_each_other() -> None:
     steps = _steps(lambda: needed.protect(_texts(near)).to_pylist())
     assert steps < 40 * len(far)
     assert [n for n, stays in enumerate(needed.protect(_texts(near)).to_pylist()) if stays] == [7]
-    steps = _steps(lambda: under_other_names(_texts(near[:9]), needed, _texts(near)))
+    steps = _steps(lambda: may_be_aliases(_texts(near[:9]), needed, _texts(near)))
     assert steps < 150 * len(far)
 
 
@@ -95,22 +98,22 @@ def test_files_of_many_tables_arent_compared_with_each(monkeypatch: pytest.Monke
     monkeypatch.setattr(pc, "starts_with", _counting)
     tables = [f"t{number}/u/_delta_log/0.json" for number in range(3_000)]
     paths = _texts([*tables, *(f"t{number}/u/x" for number in range(3_000)), "t1/v", "w"])
-    roots = roots_of_other_tables(paths)
-    assert _steps(lambda: of_other_tables(paths, roots)) + sum(compared) < 40 * len(paths)
-    assert of_other_tables(paths, roots).to_pylist() == [*[True] * 6_000, False, False]
+    roots = find_roots_of_other_tables(paths)
+    assert _steps(lambda: are_in_other_tables(paths, roots)) + sum(compared) < 40 * len(paths)
+    assert are_in_other_tables(paths, roots).to_pylist() == [*[True] * 6_000, False, False]
 
 
 def test_only_the_directories_that_are_asked_for_are_kept() -> None:
     path = f"{'/'.join(['d'] * 500)}/x"
-    assert marked_directories(_texts(["d/d", "e"]), _texts([path])).to_pylist() == ["d/d"]
+    assert find_directory_markers(_texts(["d/d", "e"]), _texts([path])).to_pylist() == ["d/d"]
 
 
 def test_endings_are_no_longer_than_a_file_can_have() -> None:
     wanted = {"x", "a/x", f"{DEEP}/x"}
-    assert longest_of(wanted) == 3
-    assert list(all_endings(f"/b/{DEEP}/x", wanted, longest=3)) == ["x", "a/x"]
-    assert list(all_endings("x", {"x"}, longest=LONGEST_PATH)) == []
-    assert longest_of([]) == 0
+    assert longest_length(wanted) == 3
+    assert list(iter_known_endings(f"/b/{DEEP}/x", wanted, longest=3)) == ["x", "a/x"]
+    assert list(iter_known_endings("x", {"x"}, longest=LONGEST_PATH)) == []
+    assert longest_length([]) == 0
 
 
 def _steps(work: Callable[[], object]) -> int:

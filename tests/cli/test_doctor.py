@@ -48,7 +48,7 @@ def test_json(sales_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report["ok"] is False
     assert report["num_errors"] == len(report["findings"])
     assert {"commit-missing", "commit-empty"} <= {each["code"] for each in report["findings"]}
-    assert all(each["mend"] for each in report["findings"])
+    assert all(each["remedy"] == each["mend"] for each in report["findings"])
 
 
 def test_where_there_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,11 +19,11 @@ from airflow_delta.engine import DeltaTable
     ("text", "expected"),
     [
         ("set enforce_retention=False", "set --ignore-retention"),
-        ("or say force=True", "or say --force"),
+        ("or set force=True", "or set --force"),
         ("the file force=True/a.parquet", "the file force=True/a.parquet"),
         ("the file a/force=True/b", "the file a/force=True/b"),
-        ("Ask for backfill_first=True, or run", "Ask for --backfill-first, or run"),
-        ("say truncate_history=True", "say --truncate-history"),
+        ("Set backfill_first=True, run", "Set --backfill-first, run"),
+        ("set truncate_history=True", "set --truncate-history"),
         ("leave truncate_history out", "leave --truncate-history out"),
         ("from: allowed_outside=['s3://a/b/'], or", "from: --allowed-outside 's3://a/b/', or"),
         ("their locations (allowed_outside)", "their locations (--allowed-outside)"),
@@ -130,4 +130,4 @@ def test_findings_name_verbs(sales_copy: Path, capsys: pytest.CaptureFixture[str
     assert "Operator" not in out
     assert main(["doctor", str(sales_copy), "--json"]) == 0
     findings = {found["code"]: found for found in json.loads(capsys.readouterr().out)["findings"]}
-    assert findings["hint-missing"]["mend"] == "`airflow-delta checkpoint URI`"
+    assert findings["hint-missing"]["remedy"] == "`airflow-delta checkpoint URI`"

@@ -38,7 +38,7 @@ ENTRANCES = (*DeltaTable.__mro__[:-1], Snapshot, OptimisticTransaction, TableAlt
 HANDLES = {
     *(cls.__name__ for cls in ENTRANCES),
     # Parts of the engine, for its own modules.
-    *("Storage", "FileAccess", "LogSegment", "LogState", "Timeline", "SidecarPlan"),
+    *("Storage", "FileAccess", "LogSegment", "LogState", "Timeline", "SidecarPlan", "CommitOwners"),
 }
 """What isn't a result: it has methods, and is returned to be asked."""
 
@@ -162,6 +162,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     )
     other = changed(root / "changed", 2)
     keep(other.changes(0), other.snapshot().row_tracking, *other.snapshot().domains.values())
+    keep(other.enable_row_tracking())
     keep(other.transaction("READ").read_domain("delta.rowTracking"))
     keep(table.restore(1, dry_run=True, ignore_missing_files=True))
     keep(table.restore(1, once=("app", 1)), table.restore(1, once=("app", 1)))

@@ -134,7 +134,7 @@ def test_appends_overwrites_and_deletes(tmp_path: Path, partition_by: list[str])
     every_version(tmp_path)
 
 
-def test_their_checkpoint(tmp_path: Path, partition_by: list[str]) -> None:
+def test_we_read_their_checkpoint(tmp_path: Path, partition_by: list[str]) -> None:
     write(tmp_path, partition_by=partition_by)
     write(tmp_path, mode="append")
     theirs(tmp_path).delete("id > 2")
@@ -147,7 +147,7 @@ def test_their_checkpoint(tmp_path: Path, partition_by: list[str]) -> None:
         same(tmp_path, version)
 
 
-def test_their_tombstones(tmp_path: Path) -> None:
+def test_we_read_their_tombstones(tmp_path: Path) -> None:
     write(tmp_path)
     first = theirs(tmp_path).file_uris()
     write(tmp_path, mode="overwrite")
@@ -158,7 +158,7 @@ def test_their_tombstones(tmp_path: Path) -> None:
     assert [f"{tmp_path}/{path}" for path in tombstones["path"].to_pylist()] == first
 
 
-def test_their_cleanup(tmp_path: Path) -> None:
+def test_we_read_what_their_cleanup_leaves(tmp_path: Path) -> None:
     config = {"delta.logRetentionDuration": "interval 0 days"}
     write(tmp_path, configuration=config)
     for _ in range(3):
@@ -176,7 +176,7 @@ def test_their_cleanup(tmp_path: Path) -> None:
                 table.snapshot(version=version)
 
 
-def test_their_features(tmp_path: Path) -> None:
+def test_we_read_tables_with_their_features(tmp_path: Path) -> None:
     write(tmp_path, configuration={"delta.enableChangeDataFeed": "true"})
     theirs(tmp_path).alter.add_constraint({"positive": "id > 0"})
     theirs(tmp_path).alter.set_table_properties({"delta.appendOnly": "true"})
@@ -204,7 +204,7 @@ def test_history_and_times(tmp_path: Path) -> None:
     assert [i.raw["timestamp"] for i in ours] == [i["timestamp"] for i in peers]
 
 
-def test_their_transactions(tmp_path: Path) -> None:
+def test_we_find_their_transactions(tmp_path: Path) -> None:
     properties = deltalake.CommitProperties(app_transactions=[deltalake.Transaction("app", 7)])
     write(tmp_path)
     write(tmp_path, mode="append", commit_properties=properties)
@@ -239,14 +239,14 @@ def our_commits(root: Path) -> DeltaTable:
     return table
 
 
-def test_our_commits(tmp_path: Path) -> None:
+def test_they_read_our_commits(tmp_path: Path) -> None:
     our_commits(tmp_path)
     every_version(tmp_path)
     assert theirs(tmp_path).transaction_version("ours") == 3
     assert [info["operation"] for info in theirs(tmp_path).history()][:2] == ["DELETE", "WRITE"]
 
 
-def test_our_checkpoint(tmp_path: Path) -> None:
+def test_they_read_our_checkpoint(tmp_path: Path) -> None:
     table = our_commits(tmp_path)
     assert table.checkpoint().written
     every_version(tmp_path)

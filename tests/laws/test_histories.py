@@ -62,7 +62,7 @@ def trimmed(history: list[list[Action]], first: int) -> Files:
 
 @SMALL
 @given(histories())
-def test_commits_alone(history: list[list[Action]]) -> None:
+def test_commits_alone_give_every_version(history: list[list[Action]]) -> None:
     check(commits(history), states(history))
 
 

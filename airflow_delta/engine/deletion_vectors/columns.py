@@ -1,4 +1,4 @@
-"""Columns of descriptors, as snapshots and change plans have them, to the sets that they stand for."""
+"""Read the deletion vectors for a column of descriptors, as snapshots and change plans have it."""
 
 from __future__ import annotations
 
@@ -30,20 +30,23 @@ def read_deletion_vector_column(
     open_uri: OpenUri | None = None,
     num_rows: pa.ChunkedArray | None = None,
 ) -> dict[int, BitMap64]:
-    """The vectors of a column, by the numbers of their rows in it; rows without one aren't there.
+    """Read the deletion vectors of a column.
 
     Args:
         vectors: ``deletionVector`` or ``selectionVector``, as in the log.
         storage: the table's storage.
         table: the table's location, for messages.
-        open_uri: as in `read_deletion_vectors`.
-        num_rows: how many rows the data file of each vector has, null where that isn't known; None
-            where it isn't known of any.
+        open_uri: see `read_deletion_vectors`.
+        num_rows: the number of rows of each data file, null if it is unknown; None if it is unknown for
+            all.
+
+    Returns:
+        The vectors by their row number in the column, without rows that have none.
 
     Raises:
         CorruptLogError: a descriptor lacks a field.
-        DeletionVectorError: a vector can't be read as it is described, or names a row that its data
-            file doesn't have.
+        DeletionVectorError: a vector doesn't match its descriptor, or contains a row that its data file
+            doesn't have.
         StorageError: the store failed otherwise.
     """
     numbers = pc.indices_nonzero(vectors.is_valid())

@@ -1,13 +1,12 @@
-"""Deletion vector files: vectors one after the other, each in a frame.
+"""The format of deletion vector files: vectors one after the other, each in a frame.
 
 ::
 
     byte 0             version of the format: 1
     then per vector    u32 size · data of that size · u32 CRC-32 of the data
 
-The numbers of the frame are big-endian, unlike those inside the data (see `roaring`). A
-descriptor's ``offset`` is that of the size, not of the data; its ``sizeInBytes`` is the data's
-alone.
+The numbers of the frame are big-endian, unlike those inside the data (see `roaring`). A descriptor's
+``offset`` is that of the size, not of the data. Its ``sizeInBytes`` is the size of the data alone.
 
 Spec: PROTOCOL.md, "Deletion Vector File Storage Format".
 """
@@ -29,10 +28,10 @@ __all__ = [
 ]
 
 FIRST_OFFSET = 1
-"""Where the first vector of a file begins: right behind the version."""
+"""The offset of the first vector of a file: after the version."""
 
 FRAME_OVERHEAD = 8
-"""Bytes of a frame besides the data: size and checksum."""
+"""The bytes of a frame without the data: size and checksum."""
 
 _VERSION = 1
 VERSION_BYTE = bytes([_VERSION])
@@ -51,7 +50,7 @@ def check_version(head: bytes) -> None:
         DeletionVectorError: the file is empty or of another version.
     """
     if head[:1] != VERSION_BYTE:
-        # Not what is there: the file may be another one than a table's.
+        # The content isn't quoted, because the file may not belong to a table.
         found = "a file of another format" if head else "an empty file"
         raise DeletionVectorError(f"found {found}, expected version {_VERSION} of the format")
 
@@ -74,7 +73,7 @@ def unframe(framed: bytes, *, size: int) -> bytes:
     needed = size + FRAME_OVERHEAD
     if len(framed) < needed:
         raise DeletionVectorError(f"the frame is cut off: found {len(framed)} of {needed} bytes")
-    # Neither error quotes what was found: it may be bytes of a file that isn't the table's.
+    # The errors don't quote the content, because the file may not belong to the table.
     if _NUMBER.unpack_from(framed, 0)[0] != size:
         raise DeletionVectorError(f"the frame doesn't state the descriptor's size of {size} bytes")
     data = framed[_NUMBER.size : _NUMBER.size + size]

@@ -1,19 +1,17 @@
-"""From descriptors in the log to the sets of deleted positions.
+"""Read deletion vectors by their descriptors.
 
 ==============  ================================================================================
 storage type    where the serialised set is
 ==============  ================================================================================
 ``i``           in the descriptor itself, as Z85
-``u``           in ``<prefix>/deletion_vector_<uuid>.bin`` below the table; the last 20 characters
-                of ``pathOrInlineDv`` are the UUID in Z85, what precedes them is the prefix
+``u``           in ``<prefix>/deletion_vector_<uuid>.bin`` below the table. The last 20 characters
+                of ``pathOrInlineDv`` are the UUID in Z85; the text before them is the prefix
 ``p``           in the file at an absolute path, URI-encoded like the paths of files
 ==============  ================================================================================
 
-A wrong set silently returns deleted rows or hides live ones. So everything that the descriptor and
-the frame state is checked: version, size, checksum and cardinality.
-
-A file may hold thousands of vectors of some dozen bytes. Those that are near one another in it are
-read in one go (`spans`).
+A wrong set would silently return deleted rows or hide live ones. So everything in the descriptor and the
+frame is checked: version, size, checksum and cardinality. Vectors that are close together are read at once
+(`read_plan`).
 
 Spec: PROTOCOL.md, "Deletion Vector Descriptor Schema" and "Derived Fields".
 """
@@ -27,7 +25,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from airflow_delta.engine.deletion_vectors import file_format, roaring, z85
-from airflow_delta.engine.deletion_vectors.spans import Extent, Span, spans
+from airflow_delta.engine.deletion_vectors.read_plan import Extent, Span, plan_reads
 from airflow_delta.engine.errors import (
     CorruptLogError,
     DeletionVectorError,
@@ -57,10 +55,10 @@ __all__ = [
 ]
 
 OpenUri: TypeAlias = Callable[[str], tuple[Storage, str]]
-"""From a decoded absolute location to the storage that holds it and the path there."""
+"""Finds the storage of a decoded, absolute location, and the path in it."""
 
 _UUID_CHARACTERS = 20
-_AT_A_TIME = 16
+_THREADS = 16
 _INT_LIMIT = 1 << 31
 
 _UNREADABLE = (CorruptLogError, DeletionVectorError, InvalidArgumentError, ObjectNotFoundError)
@@ -76,31 +74,31 @@ def read_deletion_vectors(
     """Read and check deletion vectors.
 
     Args:
-        descriptors: of the vectors, each from an ``add`` or ``remove``.
+        descriptors: the descriptors, each from an ``add`` or ``remove``.
         storage: the table's storage.
         table: the table's location, for messages.
-        open_uri: finds the storage of an absolute, decoded location, as `FileAccess.locate` does;
-            needed for storage type ``p``.
+        open_uri: finds the storage of an absolute location, like `FileAccess.locate`; needed for storage
+            type ``p``.
 
     Returns:
-        For each descriptor the positions of the deleted rows, from 0, in the physical order of the
-        data file.
+        For each descriptor the positions of the deleted rows, from 0, in the physical order of the data
+        file.
 
     Raises:
-        DeletionVectorError: a descriptor is malformed, a file is missing, or the bytes are not
-            what descriptor, frame or format promise.
-        OutsidePathError: an absolute path leads to where the table may not read.
+        DeletionVectorError: a descriptor is malformed, a file is missing, or the bytes don't match the
+            descriptor, the frame or the format.
+        OutsidePathError: an absolute path is one that the table may not read.
         StorageError: the store failed otherwise.
     """
     return _Reader(descriptors, storage, table, open_uri).read()
 
 
 def get_relative_path(descriptor: DeletionVectorDescriptor) -> str:
-    """The path of a deletion vector file below its table, for storage type ``u``.
+    """Return the path of a deletion vector file below its table, for storage type ``u``.
 
     Raises:
-        DeletionVectorError: the descriptor is of another type, holds no UUID, or has a prefix that leads
-            out of the table or is no name.
+        DeletionVectorError: the descriptor has another storage type or no UUID, or its prefix leads out of
+            the table or isn't a valid name.
     """
     if descriptor.storage_type != RELATIVE_PATH:
         raise DeletionVectorError(
@@ -116,10 +114,10 @@ def get_relative_path(descriptor: DeletionVectorDescriptor) -> str:
 
 
 def decode_uuid_path(text: str) -> str:
-    """The path that a ``pathOrInlineDv`` of storage type ``u`` stands for, wherever it leads.
+    """Decode a ``pathOrInlineDv`` of storage type ``u`` to a path, which may lead out of the table.
 
     Raises:
-        DeletionVectorError: it holds no UUID.
+        DeletionVectorError: it has no UUID.
     """
     prefix, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
     decoded = z85.decode(encoded)
@@ -133,7 +131,7 @@ def decode_uuid_path(text: str) -> str:
 
 
 class _Read(NamedTuple):
-    """A part of a file to read."""
+    """A range of a file to read."""
 
     storage: Storage
     path: str
@@ -141,7 +139,7 @@ class _Read(NamedTuple):
 
 
 class _Reader:
-    """Reads some vectors, known by their numbers in the list of descriptors."""
+    """Reads deletion vectors. They are identified by their index in the list of descriptors."""
 
     def __init__(
         self,
@@ -157,18 +155,18 @@ class _Reader:
         self._storages: dict[str, Storage] = {}
 
     def read(self) -> list[BitMap64]:
-        """All of them, in their order."""
+        """Read all vectors, in the order of the descriptors."""
         found: dict[int, BitMap64] = {}
         files: dict[tuple[str, str], list[int]] = {}
         for number, descriptor in enumerate(self._descriptors):
             if descriptor.storage_type == INLINE:
-                found[number] = self._inline(number)
+                found[number] = self._read_inline(number)
             else:
                 file = (descriptor.storage_type, descriptor.path_or_inline_dv)
                 files.setdefault(file, []).append(number)
-        # Remote stores let one wait; on a file system threads would mostly wait for one another.
+        # Threads hide the latency of remote stores. On a file system they would mostly wait for each other.
         if self._storage.capabilities.remote and len(self._descriptors) > 1:
-            with ThreadPoolExecutor(_AT_A_TIME) as pool:
+            with ThreadPoolExecutor(_THREADS) as pool:
                 found.update(self._read_files(files.values(), pool.map))
         else:
             found.update(self._read_files(files.values(), map))
@@ -177,28 +175,28 @@ class _Reader:
     def _read_files(
         self, files: Iterable[Sequence[int]], each: Callable[..., Iterable[Any]]
     ) -> Iterator[tuple[int, BitMap64]]:
-        reads = chain.from_iterable(each(self._reads, files))
+        reads = chain.from_iterable(each(self._plan, files))
         return chain.from_iterable(each(self._read_span, reads))
 
-    def _inline(self, number: int) -> BitMap64:
+    def _read_inline(self, number: int) -> BitMap64:
         descriptor = self._descriptors[number]
         try:
-            return _vector(_inline_data(descriptor), descriptor)
+            return _deserialize(_decode_inline(descriptor), descriptor)
         except _UNREADABLE as error:
-            raise self._explained(error, number) from error
+            raise self._explain(error, number) from error
 
-    def _reads(self, numbers: Sequence[int]) -> list[_Read]:
-        """What to read for some vectors of one file."""
+    def _plan(self, numbers: Sequence[int]) -> list[_Read]:
+        """Plan what to read for several vectors of one file."""
         number, extents = numbers[0], []
         try:
             storage, path = _locate(self._descriptors[number], self._storage, self._open_uri)
-            # Each storage of a remote place has connections of its own.
+            # Reuse the storage of a location, because each storage has its own connections.
             storage = self._storages.setdefault(storage.canonical_location, storage)
-            for number in numbers:  # an error tells of the one it came to
+            for number in numbers:  # an error is about the last number
                 extents.append(_extent(self._descriptors[number], number))
         except _UNREADABLE as error:
-            raise self._explained(error, number) from error
-        return [_Read(storage, path, span) for span in spans(extents)]
+            raise self._explain(error, number) from error
+        return [_Read(storage, path, span) for span in plan_reads(extents)]
 
     def _read_span(self, read: _Read) -> list[tuple[int, BitMap64]]:
         span, found = read.span, []
@@ -212,12 +210,12 @@ class _Reader:
                 descriptor = self._descriptors[number]
                 framed = data[extent.start - span.start : extent.end - span.start]
                 vector = file_format.unframe(framed, size=descriptor.size_in_bytes)
-                found.append((number, _vector(vector, descriptor)))
+                found.append((number, _deserialize(vector, descriptor)))
         except _UNREADABLE as error:
-            raise self._explained(error, number) from error
+            raise self._explain(error, number) from error
         return found
 
-    def _explained(self, error: DeltaError, number: int) -> DeletionVectorError:
+    def _explain(self, error: DeltaError, number: int) -> DeletionVectorError:
         descriptor = self._descriptors[number]
         return DeletionVectorError(
             f"{describe_deletion_vector(descriptor)} can't be read: {error.message}; {PUT_VECTOR_BACK}",
@@ -227,7 +225,7 @@ class _Reader:
         )
 
 
-def _vector(data: bytes, descriptor: DeletionVectorDescriptor) -> BitMap64:
+def _deserialize(data: bytes, descriptor: DeletionVectorDescriptor) -> BitMap64:
     bitmap = roaring.deserialize(data)
     if len(bitmap) != descriptor.cardinality:
         raise DeletionVectorError(
@@ -252,10 +250,10 @@ def _offset(descriptor: DeletionVectorDescriptor) -> int:
     return file_format.FIRST_OFFSET if descriptor.offset is None else descriptor.offset
 
 
-def _inline_data(descriptor: DeletionVectorDescriptor) -> bytes:
+def _decode_inline(descriptor: DeletionVectorDescriptor) -> bytes:
     data = z85.decode(descriptor.path_or_inline_dv)
     size = descriptor.size_in_bytes
-    # The encoder pads to a multiple of four bytes; more or less than that is not this vector.
+    # The encoder pads to a multiple of four bytes. Any other length is an error.
     if not size <= len(data) < size + 4:
         raise DeletionVectorError(
             f"it decodes to {len(data)} bytes, its descriptor states {size} and up to 3 are padding"
@@ -264,7 +262,7 @@ def _inline_data(descriptor: DeletionVectorDescriptor) -> bytes:
 
 
 def _extent(descriptor: DeletionVectorDescriptor, number: int) -> Extent:
-    """Where the vector's frame is in its file."""
+    """Return the range of the vector's frame in its file."""
     offset, size = _offset(descriptor), descriptor.size_in_bytes
     if not file_format.FIRST_OFFSET <= offset < _INT_LIMIT or not 0 <= size < _INT_LIMIT:
         raise DeletionVectorError(
@@ -275,7 +273,7 @@ def _extent(descriptor: DeletionVectorDescriptor, number: int) -> Extent:
 
 
 def describe_deletion_vector(descriptor: DeletionVectorDescriptor) -> str:
-    """A deletion vector in a message: where it is, or how it begins."""
+    """Describe a deletion vector for messages: its file and offset, or its first characters."""
     path = _path_in_messages(descriptor)
     if descriptor.storage_type == INLINE:
         return f"the inline deletion vector {path}"
@@ -283,7 +281,7 @@ def describe_deletion_vector(descriptor: DeletionVectorDescriptor) -> str:
 
 
 def _path_in_messages(descriptor: DeletionVectorDescriptor) -> str:
-    """The file's path where the descriptor tells it, else what the descriptor holds, shortened."""
+    """Return the file's path if the descriptor has one, else the descriptor's text, shortened."""
     text = descriptor.path_or_inline_dv
     if descriptor.storage_type == RELATIVE_PATH:
         try:

@@ -1,4 +1,4 @@
-"""The serialised form of a deletion vector: a 64-bit roaring bitmap behind a magic number.
+"""The serialised form of a deletion vector: a 64-bit roaring bitmap after a magic number.
 
 =============  ================  ==================================================================
 magic number   byte order        what follows
@@ -11,9 +11,8 @@ magic number   byte order        what follows
 1681511376     big               the same with big-endian numbers: the inline example of PROTOCOL.md
 =============  ================  ==================================================================
 
-All three are read, the portable form is written. 32-bit bitmaps are little-endian in all of them.
-The most significant bit of every key is 0, so that positions are non-negative as signed numbers,
-too.
+All three forms are read, and the portable one is written. 32-bit bitmaps are always little-endian. The most
+significant bit of each key is 0, so positions aren't negative as signed numbers.
 
 Spec: PROTOCOL.md, "Deletion Vector Format".
 """
@@ -28,7 +27,7 @@ from pyroaring import BitMap, BitMap64
 
 from airflow_delta.engine.errors import DeletionVectorError
 
-__all__ = ["deserialize", "positions", "serialize"]
+__all__ = ["deserialize", "serialize", "to_positions"]
 
 _PORTABLE_MAGIC = 1681511377
 _NATIVE_MAGIC = 1681511376
@@ -58,11 +57,11 @@ def deserialize(data: bytes) -> BitMap64:
         )
     payload = data[4:]
     if data.startswith(struct.pack("<I", _PORTABLE_MAGIC)):
-        bitmap = _portable(payload)
+        bitmap = _deserialize_portable(payload)
     elif data.startswith(struct.pack("<I", _NATIVE_MAGIC)):
-        bitmap = _native(payload, "<")
+        bitmap = _deserialize_native(payload, "<")
     elif data.startswith(struct.pack(">I", _NATIVE_MAGIC)):
-        bitmap = _native(payload, ">")
+        bitmap = _deserialize_native(payload, ">")
     else:
         raise DeletionVectorError(
             "the deletion vector doesn't begin with a magic number: expected "
@@ -72,32 +71,32 @@ def deserialize(data: bytes) -> BitMap64:
     return bitmap
 
 
-def positions(bitmap: BitMap64) -> npt.NDArray[np.int64]:
-    """The positions of a set, ascending, as an array: 8 bytes each, without a loop in Python."""
+def to_positions(bitmap: BitMap64) -> npt.NDArray[np.int64]:
+    """Return the positions of a set as an ascending array, without a loop in Python."""
     values = np.frombuffer(bitmap.to_array(), dtype=np.uint64)
     # Safe: `_check_positions` keeps the sign bit free.
     return values.view(np.int64)
 
 
-def _portable(payload: bytes) -> BitMap64:
+def _deserialize_portable(payload: bytes) -> BitMap64:
     try:
         # The library's own format is the portable one; it checks order, keys and containers.
         return BitMap64.deserialize(payload)
     except (ValueError, IndexError) as error:  # an IndexError where there is no byte at all
         raise DeletionVectorError(
-            f"the {len(payload)} bytes behind the magic number are no portable 64-bit roaring "
+            f"the {len(payload)} bytes after the magic number aren't a portable 64-bit roaring "
             f"bitmap: {error}"
         ) from error
 
 
-def _native(payload: bytes, order: str) -> BitMap64:
+def _deserialize_native(payload: bytes, order: str) -> BitMap64:
     number = struct.Struct(f"{order}i")
     buckets: list[bytes] = []
     at = number.size
-    # As the portable form, so that the library joins the bitmaps: it keeps runs as runs, of which
-    # a few bytes may stand for any number of positions.
-    for key in range(_int_at(payload, 0, number)):
-        size = _int_at(payload, at, number)
+    # Converted to the portable form, so that the library joins the bitmaps. It doesn't expand runs, which
+    # may be any number of positions in a few bytes.
+    for key in range(_read_int(payload, 0, number)):
+        size = _read_int(payload, at, number)
         at += number.size
         if size < 0 or at + size > len(payload):
             raise DeletionVectorError(
@@ -113,13 +112,13 @@ def _native(payload: bytes, order: str) -> BitMap64:
         if bucket:
             buckets.append(struct.pack("<I", key) + bucket.serialize())
         at += size
-    return _portable(struct.pack("<Q", len(buckets)) + b"".join(buckets))
+    return _deserialize_portable(struct.pack("<Q", len(buckets)) + b"".join(buckets))
 
 
-def _int_at(payload: bytes, at: int, number: struct.Struct) -> int:
+def _read_int(payload: bytes, at: int, number: struct.Struct) -> int:
     if at + number.size > len(payload):
         raise DeletionVectorError(
-            f"the native deletion vector is cut off at byte {len(payload)} behind its magic number"
+            f"the native deletion vector is cut off at byte {len(payload)} after its magic number"
         )
     value: int = number.unpack_from(payload, at)[0]
     return value

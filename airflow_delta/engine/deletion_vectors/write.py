@@ -29,7 +29,7 @@ def write_deletion_vectors(
     """Write deletion vectors into new files in the table's root.
 
     Args:
-        storage: the table's.
+        storage: the table's storage.
         vectors: the rows that each vector deletes; none may be empty.
 
     Returns:
@@ -43,7 +43,7 @@ def write_deletion_vectors(
     paths = []
     serialized = map(serialize, vectors)
     cardinalities = iter(map(len, vectors))
-    for packed in _packed(serialized):
+    for packed in _group_by_file(serialized):
         file_id = uuid.uuid4()
         text = z85.encode(file_id.bytes)
         content, path = bytearray(VERSION_BYTE), decode_uuid_path(text)
@@ -59,8 +59,8 @@ def write_deletion_vectors(
     return descriptors, paths
 
 
-def _packed(vectors: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """The serialized vectors in groups, one for each file."""
+def _group_by_file(vectors: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Yield the serialised vectors in groups, one for each file."""
     group: list[bytes] = []
     size = FIRST_OFFSET
     for data in vectors:

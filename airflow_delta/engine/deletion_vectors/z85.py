@@ -1,13 +1,12 @@
 """Z85: bytes as text that needs no escaping in JSON.
 
-Four bytes, read as one big-endian number, become five digits of base 85, most significant first.
-The alphabet is that of ZeroMQ's RFC 32, not that of Python's ``base64.b85encode``. Descriptors of
-deletion vectors use it for UUIDs (16 bytes, 20 characters) and for whole inline vectors.
+Four bytes, as one big-endian number, become five digits of base 85, most significant first. The alphabet is
+that of ZeroMQ's RFC 32, not that of Python's ``base64.b85encode``. Descriptors of deletion vectors use it
+for UUIDs (16 bytes, 20 characters) and for inline vectors.
 
-Plain Z85 knows only multiples of four bytes. Writers built on the Rust crate ``z85`` shorten the
-last group of other lengths: a tail of ``n`` bytes becomes ``4 - n`` times ``#`` and ``n + 1``
-digits. ``#`` is the digit 84, with which no whole group can begin (84·85⁴ > 2³²), so the two never
-clash, and `decode` reads both.
+Plain Z85 only allows multiples of four bytes. Writers with the Rust crate ``z85`` shorten the last group of
+other lengths: ``n`` bytes become ``4 - n`` times ``#`` and ``n + 1`` digits. ``#`` is the digit 84, and no
+whole group can begin with it (84·85⁴ > 2³²), so `decode` reads both forms.
 
 Spec: PROTOCOL.md, "Deletion Vector Descriptor Schema".
 """
@@ -43,7 +42,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Decode text, whole groups or with the shortened last group that Rust writers leave.
+    """Decode text. Its last group may be shortened, as by writers in Rust.
 
     Raises:
         DeletionVectorError: the length is not a multiple of five, a character is not of the
@@ -76,7 +75,7 @@ def _fits(group: str) -> bool:
 
 
 def _decode_tail(tail: str, *, at: int) -> bytes:
-    """The bytes of a shortened group: one fewer than it has digits behind its padding."""
+    """Decode a shortened group: it has one byte fewer than digits after its padding."""
     digits = tail.lstrip(_TAIL_PADDING)
     if not tail:
         return b""

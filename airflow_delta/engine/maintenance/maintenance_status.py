@@ -1,8 +1,8 @@
-"""What was maintained last of a table, and what is due: a checkpoint, a cleanup of its log, a vacuum.
+"""Report which maintenance a table had last, and which is due: checkpoint, metadata cleanup, vacuum.
 
-For people who look at a table (``airflow-delta describe``), so it must cost little and mustn't fail where
-the table can be read: the log is listed, the directory of the table isn't. What can't be known counts as
-unknown, with the reason. `check` looks closer.
+For ``airflow-delta describe``. It must be cheap, and must not fail if the table can be read. So it lists
+the log and not the table's directory, and what it can't find out is unknown, with the reason. `check` looks
+closer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
 )
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
-    backfilled_part,
+    open_backfilled_part,
     plan_metadata_cleanup,
 )
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import LAST_VACUUM, read_last_vacuum
-from airflow_delta.engine.maintenance.vacuum.plan import reached_version
-from airflow_delta.engine.maintenance.vacuum.retention import retention_of
+from airflow_delta.engine.maintenance.vacuum.plan import find_vacuumed_version
+from airflow_delta.engine.maintenance.vacuum.retention import choose_retention
 from airflow_delta.engine.model.plain import time_or_none
 from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -33,7 +33,7 @@ __all__ = [
     "CleanupStatus",
     "MaintenanceStatus",
     "VacuumStatus",
-    "maintenance_status",
+    "read_maintenance_status",
 ]
 
 
@@ -42,10 +42,10 @@ class CheckpointStatus:
     """The newest checkpoint, and whether the next one is due.
 
     Attributes:
-        version: that of the newest checkpoint; None for none.
+        version: the version of the newest checkpoint; None for none.
         commits_since: how many commits readers read after it.
-        interval: ``delta.checkpointInterval``; None where it can't be read.
-        is_due: whether as many commits have come since; None where that is unknown.
+        interval: ``delta.checkpointInterval``; None if it can't be read.
+        is_due: whether at least that many commits have been made since; None if unknown.
     """
 
     version: int | None
@@ -56,11 +56,11 @@ class CheckpointStatus:
 
 @dataclass(frozen=True, slots=True)
 class CleanupStatus:
-    """Whether a cleanup of the log is due.
+    """Whether a metadata cleanup is due.
 
     Attributes:
-        num_files: how many files of the log a cleanup would delete; None where that is unknown.
-        is_due: whether there are any; None where that is unknown.
+        num_files: how many files of the log a cleanup would delete; None if unknown.
+        is_due: whether there are any; None if unknown.
         reason: why a cleanup wouldn't delete more, or why that is unknown; None for none.
     """
 
@@ -71,14 +71,16 @@ class CleanupStatus:
 
 @dataclass(frozen=True, slots=True)
 class VacuumStatus:
-    """What was vacuumed last, and whether a vacuum is due.
+    """What the last vacuum covered, and whether a vacuum is due.
 
     Attributes:
-        vacuumed_version: up to this version the removed files have been vacuumed; None where no vacuum
-            has left a note: there was none, or it was a full one of an engine that leaves none.
-        noted_at_ms: when that was noted, in epoch ms. A vacuum that finds nothing newer notes nothing.
-        is_due: whether later versions are older than the retention, so that what they have removed may be
-            vacuumed; None where that is unknown.
+        vacuumed_version: the last version whose removed files have been vacuumed; None if no vacuum has
+            recorded it: there was none, or the last one was a full vacuum of an engine that doesn't record
+            it.
+        noted_at_ms: when it was recorded, in epoch ms. A vacuum that covers no later version doesn't record
+            it again.
+        is_due: whether later versions are older than the retention, so that the files that they removed may
+            be vacuumed; None if unknown.
         reason: why it is unknown; None for none.
     """
 
@@ -89,19 +91,19 @@ class VacuumStatus:
 
     @property
     def noted_at(self) -> datetime | None:
-        """When that was noted, in UTC; None for not at all."""
+        """When it was recorded, in UTC; None if it wasn't."""
         return utc_datetime(self.noted_at_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceStatus:
-    """What was maintained last of a table, and what is due.
+    """Which maintenance a table had last, and which is due.
 
     Attributes:
         version: the newest version.
-        checkpoint: that of checkpoints.
-        cleanup: that of cleanups of the log.
-        vacuum: that of vacuums.
+        checkpoint: the status of checkpoints.
+        cleanup: the status of metadata cleanups.
+        vacuum: the status of vacuums.
     """
 
     version: int
@@ -140,8 +142,8 @@ class MaintenanceStatus:
         }
 
 
-def maintenance_status(newest: Snapshot, *, now_ms: int | None = None) -> MaintenanceStatus:
-    """What was maintained last, and what is due.
+def read_maintenance_status(newest: Snapshot, *, now_ms: int | None = None) -> MaintenanceStatus:
+    """Find out which maintenance a table had last, and which is due.
 
     Args:
         newest: the newest version.
@@ -152,11 +154,14 @@ def maintenance_status(newest: Snapshot, *, now_ms: int | None = None) -> Mainte
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     return MaintenanceStatus(
-        newest.version, _checkpoint(newest), _cleanup(newest, now_ms), _vacuum(newest, now_ms)
+        newest.version,
+        _read_checkpoint_status(newest),
+        _read_cleanup_status(newest, now_ms),
+        _read_vacuum_status(newest, now_ms),
     )
 
 
-def _checkpoint(newest: Snapshot) -> CheckpointStatus:
+def _read_checkpoint_status(newest: Snapshot) -> CheckpointStatus:
     checkpoint = newest.segment.checkpoint
     version = None if checkpoint is None else checkpoint.version
     since = newest.version - (-1 if version is None else version)
@@ -167,17 +172,17 @@ def _checkpoint(newest: Snapshot) -> CheckpointStatus:
     return CheckpointStatus(version, since, interval, since >= interval)
 
 
-def _cleanup(newest: Snapshot, now_ms: int) -> CleanupStatus:
+def _read_cleanup_status(newest: Snapshot, now_ms: int) -> CleanupStatus:
     try:
         plan = plan_metadata_cleanup(
-            newest.storage, backfilled_part(newest), newest=newest, now_ms=now_ms
+            newest.storage, open_backfilled_part(newest), newest=newest, now_ms=now_ms
         )
     except (TableStateError, UnsupportedFeatureError) as unknown:
         return CleanupStatus(None, None, unknown.message)
     return CleanupStatus(plan.num_files, plan.needed, plan.reason)
 
 
-def _vacuum(newest: Snapshot, now_ms: int) -> VacuumStatus:
+def _read_vacuum_status(newest: Snapshot, now_ms: int) -> VacuumStatus:
     storage = newest.storage
     version = read_last_vacuum(storage)
     noted_ms = None
@@ -185,9 +190,11 @@ def _vacuum(newest: Snapshot, now_ms: int) -> VacuumStatus:
         try:
             noted_ms = storage.head(LAST_VACUUM).modified_ms
         except ObjectNotFoundError:
-            version = None  # a vacuum of another engine has taken it meanwhile
+            version = None  # a vacuum of another engine has deleted it meanwhile
     try:
-        retention = retention_of(newest.properties, None, now_ms=now_ms, enforce=True)
+        retention = choose_retention(newest.properties, None, now_ms=now_ms, enforce=True)
     except TableStateError as unknown:
         return VacuumStatus(version, noted_ms, None, unknown.message)
-    return VacuumStatus(version, noted_ms, reached_version(newest, retention) is not None, None)
+    return VacuumStatus(
+        version, noted_ms, find_vacuumed_version(newest, retention) is not None, None
+    )

@@ -1,10 +1,10 @@
-"""Put right what a commit owner knows of a managed table, after a loss or a move. The table isn't changed.
+"""Repair what a commit owner has recorded of a managed table, after a loss or a move.
 
-* `propose`: the owner has lost its books, and agrees anew to own the table.
+* `propose`: the owner has lost its records, and agrees again to own the table.
 * `relocate`: the table has moved.
 * `accept_log`: ratified commits are lost for good.
 
-The table is taken as its log has it, because asking the owner may be what doesn't work.
+The table itself isn't changed. It is opened by its log alone, since the owner may not be able to answer.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ __all__ = ["RepairableOwner", "accept_log", "propose", "relocate"]
 
 @runtime_checkable
 class RepairableOwner(Protocol):
-    """What a commit owner has beside `CommitOwner`, if it can be told of a loss or a move.
+    """The methods that a commit owner has in addition to `CommitOwner`, if it can record a loss or a move.
 
-    `StoreBackedOwner` has it, and so has the owner ``sql``.
+    `StoreBackedOwner` has them, and so has the owner ``sql``.
     """
 
     def relocate(self, table: ManagedTable, *, opened: Callable[[str], Storage]) -> str:
-        """Note that a table has moved; see `StoreBackedOwner.relocate`."""
+        """Record that a table has moved; see `StoreBackedOwner.relocate`."""
 
     def accept_log(self, table: ManagedTable, version: int) -> int:
         """Give up ratified commits that are lost; see `StoreBackedOwner.accept_log`."""
 
 
 def propose(storage: Storage, owners: CommitOwners, version: int) -> None:
-    """Have the owner agree anew to own a table; see `DeltaTable.propose`."""
+    """Propose to the owner again that it owns the table; see `DeltaTable.propose`."""
     _check_given(version, storage.root)
-    owned = _owned(storage, owners)
+    owned = _find_owner(storage, owners)
     owned.owner.propose(owned.table, version)
 
 
 def relocate(storage: Storage, owners: CommitOwners, opened: Callable[[str], Storage]) -> str:
-    """Tell the owner that a table has moved here; see `DeltaTable.relocate`.
+    """Report to the owner that a table has moved here; see `DeltaTable.relocate`.
 
     Args:
         storage: where the table is now.
-        owners: the commit owners that there are.
+        owners: the known commit owners.
         opened: opens another location of the same store, to check the old one.
     """
-    owned = _owned(storage, owners)
-    return _repairable(owned).relocate(owned.table, opened=opened)
+    owned = _find_owner(storage, owners)
+    return _require_repairable(owned).relocate(owned.table, opened=opened)
 
 
 def accept_log(storage: Storage, owners: CommitOwners, version: int) -> int:
-    """Have the owner give up what is lost of a table; see `DeltaTable.accept_log`."""
+    """Have the owner give up the lost commits of a table; see `DeltaTable.accept_log`."""
     _check_given(version, storage.root)
-    owned = _owned(storage, owners)
-    return _repairable(owned).accept_log(owned.table, version)
+    owned = _find_owner(storage, owners)
+    return _require_repairable(owned).accept_log(owned.table, version)
 
 
 def _check_given(version: object, table: str) -> None:
@@ -68,24 +68,24 @@ def _check_given(version: object, table: str) -> None:
     check_version(version, table=table)
 
 
-def _owned(storage: Storage, owners: CommitOwners) -> OwnedTable:
+def _find_owner(storage: Storage, owners: CommitOwners) -> OwnedTable:
     newest = open_backfilled(storage)
     owned = owners.find_owned_table(storage, newest.protocol, newest.metadata)
     if owned is None:
-        raise _not_for("the file system", storage.root)
+        raise _cannot_record("the file system", storage.root)
     return owned
 
 
-def _repairable(owned: OwnedTable) -> RepairableOwner:
+def _require_repairable(owned: OwnedTable) -> RepairableOwner:
     owner: CommitOwner | RepairableOwner = owned.owner
     if not isinstance(owner, RepairableOwner):
-        raise _not_for(f"the commit owner {owned.table.owner!r}", owned.table.uri)
+        raise _cannot_record(f"the commit owner {owned.table.owner!r}", owned.table.uri)
     return owner
 
 
-def _not_for(whose: str, table: str) -> InvalidArgumentError:
+def _cannot_record(whose: str, table: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"the commits of the table are managed by {whose}, which can't be told so: this is for tables "
-        "whose owner is 'sql', or another one that can be told",
+        f"the commits of the table are managed by {whose}, which can't record a loss or a move; only "
+        "owners such as 'sql' can",
         table=table,
     )

@@ -1,7 +1,8 @@
-"""Put right the statistics of files, see `rounded_statistics`: one commit that changes no rows.
+"""Repair rounded statistics of files (``rounded_statistics.py``) by one commit that changes no rows.
 
-The commit adds the files again as they are, but for their statistics. Whoever removes one of them meanwhile
-makes it a conflict, since it would come back; what others append doesn't matter.
+PROTOCOL.md, "Add File and Remove File": the commit adds the files again with exact bounds and
+``dataChange=false``, since "statistics and other information from the latest version should replace that
+from any previous version".
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.maintenance.rounded_statistics import rounded_statistics
+from airflow_delta.engine.maintenance.rounded_statistics import find_rounded_statistics
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.file_rows import add_actions
@@ -23,7 +24,7 @@ from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 __all__ = ["StatisticsRepair", "repair_statistics"]
 
 _OPERATION = "COMPUTE STATS"
-"""What Delta Spark calls it."""
+"""Delta Spark's name for such a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class StatisticsRepair:
     """What a repair of statistics did.
 
     Attributes:
-        version: the version that has the right statistics; where nothing was wrong, the newest one.
-        num_files: of how many files the statistics were put right.
+        version: the version with the right statistics; if nothing was wrong, the newest one.
+        num_files: how many files were repaired.
     """
 
     version: int
@@ -44,11 +45,12 @@ class StatisticsRepair:
 
 
 def repair_statistics(storage: Storage, owners: CommitOwners) -> StatisticsRepair:
-    """Put right the bounds of decimals that were rounded.
+    """Repair the bounds of decimals that were rounded.
 
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
-        CommitConflictError: a file was removed meanwhile.
+        CommitConflictError: a repaired file was removed meanwhile. Commits that append files are no
+            conflict.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         DeltaError: the table can't be read, or the store failed.
     """
@@ -57,7 +59,7 @@ def repair_statistics(storage: Storage, owners: CommitOwners) -> StatisticsRepai
         storage, base, _OPERATION, operation_parameters=_PARAMETERS, owners=owners
     )
     files = transaction.read_files()
-    wrong = rounded_statistics(base, files)
+    wrong = find_rounded_statistics(base, files)
     if not wrong:
         return StatisticsRepair(base.version, 0)
     rows = files.take(pa.array([found.row for found in wrong], pa.int64()))

@@ -1,9 +1,9 @@
-"""The engine's only way to bytes: one contract, and a module per kind of store.
+"""Storage: all of the engine's access to files. It knows nothing of Delta.
 
-`base` states the contract in words and types; `location` finds the store that a path or URI names.
-`local`, `memory` and `object_store` (with `s3`, `gcs` and `azure`) keep the whole contract;
-`generic` reads from every other store that fsspec knows, and `generic_writer` writes to it for a user
-who says that there is one writer (`single_writer`). Nothing here knows what Delta is.
+`base` has the contract, and `location` opens the storage for a path or URI. `local`, `memory` and
+`object_store` (with `s3`, `gcs` and `azure`) implement the whole contract. `generic` reads from any other
+store that fsspec supports; `generic_writer` also writes there, if the user says that there is one writer
+(`single_writer`).
 """
 
 from __future__ import annotations

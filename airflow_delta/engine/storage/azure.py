@@ -1,16 +1,12 @@
-"""Azure Blob Storage and Data Lake Storage, in the forms that Spark and fsspec use.
+"""Azure Blob Storage and Data Lake Storage, with the URIs of Spark and fsspec.
 
-* ``abfss://<container>@<account>.dfs.core.windows.net/<path>``, or ``abfs://``; the account is part
-  of the location. Other clouds and Microsoft OneLake are told by the host.
-* ``abfs://<container>/<path>`` or ``az://<container>/<path>``; the account is an option or in the
+* ``abfss://<container>@<account>.dfs.core.windows.net/<path>``, or ``abfs://``: the URI has the account.
+  The host also says whether it is another cloud or Microsoft OneLake.
+* ``abfs://<container>/<path>`` or ``az://<container>/<path>``: the account is an option or in the
   environment.
 
-What the options leave open is taken from the environment: the ``AZURE_…`` variables, a workload
+Settings that aren't storage options come from the environment: the ``AZURE_…`` variables, a workload
 identity, or the managed identity of the machine.
-
-An account with a hierarchical namespace lists directory by directory, so the order of a flat
-listing isn't that of the names: listings use a delimiter and are sorted here. The service takes a
-backslash for a slash, so names with one are refused.
 """
 
 from __future__ import annotations
@@ -69,15 +65,15 @@ AZURE_OPTIONS: OptionNames = {
 _PUBLIC_CLOUD = "core.windows.net"
 _FABRIC = "fabric.microsoft.com"
 
-# What obstore calls a server that stands in for Azure, where the environment asks for it.
+# The defaults of obstore, if the environment selects an emulator of Azure.
 _EMULATOR, _EMULATED_ACCOUNT = "http://127.0.0.1:10000", "devstoreaccount1"
 
 
 def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
-    """The storage of a location in Azure. No I/O is done.
+    """Make the storage of a location in Azure. No I/O is done.
 
     Args:
-        uri: one of the forms that the module shows.
+        uri: one of the forms in the module's docstring.
         options: see `AZURE_OPTIONS` and `CLIENT_OPTIONS`.
 
     Raises:
@@ -99,8 +95,11 @@ def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
         root=location.root,
         canonical_location=_canonical_location(location, container, known.store),
         store=store,
+        # An account with a hierarchical namespace lists directory by directory, not in the order of the
+        # names.
         capabilities=Capabilities(put_if_absent=True, start_after=False, remote=True),
         delete_batch=256,
+        # The service treats a backslash as a slash.
         unfit="\\",
     )
 
@@ -125,7 +124,7 @@ def _settings_of_host(host: str, uri: str) -> dict[str, str]:
 def _canonical_location(
     location: StoreLocation, container: str, settings: Mapping[str, str]
 ) -> str:
-    """Build the canonical location; what the settings leave open comes from the environment."""
+    """Build the canonical location; settings that aren't options come from the environment."""
     account = _setting("account_name", settings) or _EMULATED_ACCOUNT
     account = account.lower()
     endpoint = _setting("endpoint", settings)
@@ -143,14 +142,14 @@ def _canonical_location(
 
 
 def _setting(name: str, settings: Mapping[str, str]) -> str | None:
-    """What the client goes by: an option, else what the environment says."""
+    """Return the setting that the client uses: an option, else an environment variable."""
     variables = (alias.upper() for alias in AZURE_OPTIONS[name] if alias.startswith("azure_"))
-    told = (os.environ[variable] for variable in variables if variable in os.environ)
-    return settings.get(name) or next(told, None)
+    values = (os.environ[variable] for variable in variables if variable in os.environ)
+    return settings.get(name) or next(values, None)
 
 
 def _cloud(server: Endpoint, account: str) -> str | None:
-    """The cloud whose host for an account a server is; None for any other server."""
+    """Return the cloud, if the server is the host of an account there; None for any other server."""
     for kind in ("blob", "dfs"):
         cloud = server.host.removeprefix(f"{account}.{kind}.")
         if cloud != server.host and server.port is None and not server.path:

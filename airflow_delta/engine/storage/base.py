@@ -1,27 +1,24 @@
-"""The storage contract: the engine's only way to bytes.
+"""The storage contract. The engine does all its I/O through a `Storage`.
 
-A storage is bound to one root, the table's location, and speaks of objects by their path below it:
-decoded (never URI-encoded), separated by ``/``, without a leading ``/``. It knows nothing of Delta.
+A storage has one root, the table's location. Objects are named by their paths below it: decoded (never
+URI-encoded), with ``/`` as separator, without a leading ``/``. Every implementation guarantees, and
+``tests/contracts`` checks:
 
-What every implementation guarantees, and ``tests/contracts`` checks:
-
-* **Reads are whole.** ``read`` returns the bytes of one object as one writer left it.
-* **Creation is exclusive and atomic.** Of any number of concurrent ``create`` calls for one path
-  exactly one returns; the others raise `ObjectExistsError`. A reader sees all of the object or none
-  of it. A call that fails otherwise leaves either nothing or the whole object.
-* **Replacement is atomic.** A reader sees the old bytes or the new ones.
-* **Listing is consistent and ordered.** An object whose ``create`` has returned is listed by every
-  later ``list``. Names ascend by their UTF-8 bytes.
-* **Nothing leaves the root.** A path that climbs out of it with ``..`` raises
-  `InvalidArgumentError`.
-* **Nothing but regular files is an object.** A file system may hold links, FIFOs, sockets and devices.
-  Below the root no link is followed, neither to a file nor to a directory, and no call waits for a FIFO:
-  reading such a file, or going through such a directory, raises `NotRegularFileError`. ``list`` has their
-  names; ``walk`` and ``level`` leave them out.
-* **A place has one name.** ``place`` is equal for storages of the same place, whatever their roots and
-  options, and differs for those of different places; it holds nothing secret (`place`).
-* **Errors are typed.** `ObjectNotFoundError`, `ObjectExistsError`, else `StorageError` with the
-  path and the operation.
+* **Whole reads.** ``read`` returns the bytes of one object as one writer left it.
+* **Exclusive, atomic creation.** Of concurrent ``create`` calls for one path exactly one returns; the
+  others raise `ObjectExistsError`. A reader sees the whole object or none. A call that fails otherwise
+  leaves either nothing or the whole object.
+* **Atomic replacement.** A reader sees the old bytes or the new ones.
+* **Consistent, ordered listing.** After ``create`` has returned, every ``list`` has the object. Names
+  ascend by their UTF-8 bytes.
+* **Confinement to the root.** A path that leaves the root by ``..`` raises `InvalidArgumentError`.
+* **Regular files only.** Below the root no symbolic link is followed, and no call waits for a FIFO: reading
+  a link, a FIFO, a socket or a device, or a path through a link, raises `NotRegularFileError`. ``list``
+  includes their names; ``walk`` and ``level`` leave them out.
+* **One canonical location.** It is equal for all spellings of one location, and differs for different ones.
+  It has no secrets (`canonical_location`).
+* **Typed errors.** `ObjectNotFoundError`, `ObjectExistsError`, else `StorageError`, with the path and the
+  operation.
 """
 
 from __future__ import annotations
@@ -52,11 +49,11 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What is directly in a directory.
+    """The direct content of a directory.
 
     Attributes:
         files: the objects in it.
-        folders: the paths below the root of the directories in it, whose objects aren't listed.
+        folders: the directories in it, as paths below the root; their objects aren't listed.
     """
 
     files: Sequence[FileInfo]
@@ -68,10 +65,10 @@ class Capabilities:
     """What a store can do.
 
     Attributes:
-        put_if_absent: ``create`` is atomic and exclusive, as far as can be told before it is tried;
-            without it commits are refused, unless the user says that there is one writer.
-        start_after: ``list`` skips earlier names inside the store, so that a late start is cheap.
-        remote: every call is a round trip, so that fewer and parallel calls matter.
+        put_if_absent: ``create`` is atomic and exclusive, as far as is known before it is tried. Without
+            it, commits are refused, unless the user says that there is one writer.
+        start_after: the store itself skips earlier names in ``list``, so a late start is cheap.
+        remote: each call is a round trip, so callers should make few calls, or parallel ones.
     """
 
     put_if_absent: bool
@@ -84,14 +81,14 @@ class Storage(Protocol):
 
     @property
     def root(self) -> str:
-        """The root as the user named it, without a trailing slash; for messages and resolution."""
+        """The root as the user wrote it, without a trailing slash; for messages and to resolve paths."""
 
     @property
     def canonical_location(self) -> str:
-        """Which store it is and where in it: what tells places apart; see `canonical_location`.
+        """The location of the root, the same for all its spellings; see the module `canonical_location`.
 
-        Only links on the local file system are looked at for it; two machines may have different
-        directories at one path.
+        It needs no request to a store; on the local file system links are resolved. Two machines may have
+        different directories at one path.
         """
 
     @property
@@ -99,43 +96,43 @@ class Storage(Protocol):
         """What this store can do."""
 
     def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes of an object, or ``length`` of them from ``start``.
+        """Return the bytes of an object, or ``length`` of them from ``start``.
 
         Raises:
             ObjectNotFoundError: there is no such object.
         """
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """The bytes of several objects, in parallel where that helps; None for a missing one."""
+        """Return the bytes of several objects; None for a missing one. Remote stores read in parallel."""
 
     def open(self, path: str, *, size: int | None = None) -> BinaryIO:
-        """A seekable binary file over an object; ``size`` saves a round trip where it is known.
+        """Open an object as a seekable binary file; a known ``size`` saves a round trip.
 
-        Its reads raise `StorageError`, never a bare ``OSError``, where the store fails.
+        If the store fails, reads of the file raise `StorageError`, never a plain ``OSError``.
 
         Raises:
             ObjectNotFoundError: there is no such object (raised here or by the first read).
         """
 
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
-        """The objects directly in a directory whose names sort after ``start_after``, ascending.
+        """Yield the objects directly in a directory whose names sort after ``start_after``, ascending.
 
-        Sub-directories are left out. A missing directory lists nothing.
+        Sub-directories are left out. For a missing directory it yields nothing.
         """
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
-        """All objects at any depth below a directory, in any order."""
+        """Yield all objects at any depth below a directory, in any order."""
 
     def level(self, directory: str) -> Level:
-        """What is directly in a directory: objects as `list` tells them, and directories, in any order.
+        """Return what is directly in a directory: its objects and its directories, in any order.
 
-        In an object store a directory is what the paths of objects begin with; in a file system it may be
-        empty, and linked ones are left out. A missing directory has neither. An object that some tools
-        leave for a directory, of the same name with a slash behind it, is among what is in that one.
+        In an object store, a directory is a common prefix of paths. In a file system it may be empty; links
+        to directories are left out. A missing directory has no content. Some tools create an object to
+        represent a directory, with the directory's name and a slash; it is listed in that directory.
         """
 
     def head(self, path: str) -> FileInfo:
-        """Size and modification time of an object.
+        """Return size and modification time of an object.
 
         Raises:
             ObjectNotFoundError: there is no such object.
@@ -145,37 +142,36 @@ class Storage(Protocol):
         """Write an object that must not exist yet: put-if-absent.
 
         Raises:
-            ObjectExistsError: the object is there already.
-            UnsafeStorageError: the store can't put exclusively, and the user doesn't say that there
-                is one writer.
+            ObjectExistsError: the object exists already.
+            UnsafeStorageError: the store can't create exclusively, and the user doesn't say that there is
+                one writer.
         """
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write an object, atomically in place of an earlier one."""
+        """Write an object; replaces an existing one atomically."""
 
     def writer(self, path: str, *, overwrite: bool) -> AbstractContextManager[BinaryIO]:
-        """A file to stream an object into: published whole on a clean exit, else abandoned.
+        """Return a file to stream an object into. A clean exit publishes the whole object.
 
-        It takes little memory, whatever the size. Without ``overwrite`` small objects, of up to 16 MiB,
-        are put as exclusively as by ``create``. A store may publish larger ones only after a look whether
-        they are there: then of two writers who look at the same time both publish, and the later one's
-        object remains. So this is for files that say the same whoever writes them, as checkpoints do, or
-        whose names nobody else takes; what must be exclusive, as commits must, is for ``create``.
+        It needs little memory for objects of any size. Without ``overwrite``, objects of up to 16 MiB are
+        created as exclusively as by ``create``. For larger ones a store may only check first whether they
+        exist. Two writers that check at the same time both publish, and the later object stays. So use
+        ``create`` for commits, which must be exclusive. Use this for files with the same content from every
+        writer, such as checkpoints, and for unique names.
 
         Raises:
-            ObjectExistsError: on exit, where the object is there already and ``overwrite`` is not
-                set.
+            ObjectExistsError: on exit, if the object exists and ``overwrite`` isn't set.
         """
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete objects; one that is not there is no error."""
+        """Delete objects; a missing object isn't an error."""
 
 
 def check_path(path: str) -> str:
-    """A path that stays below the root.
+    """Make sure that a path stays below the root, and return it.
 
     Raises:
-        InvalidArgumentError: it is absolute, climbs out with ``..`` or holds a NUL.
+        InvalidArgumentError: it is absolute, contains ``..`` as a segment, or contains a NUL.
     """
     if path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise InvalidArgumentError(

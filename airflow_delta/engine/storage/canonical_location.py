@@ -1,23 +1,23 @@
-"""Where a storage is, spelled alike by everybody who means the same place.
+"""Canonical locations: one spelling for each location, so that locations can be compared.
 
-The same place in a store goes by many names: ``s3a://`` for ``s3://``, an account in the location or in
-an option, a server with and without its usual port. And one name may mean different places: a bucket of
-the same name on two servers. So a place is told by all that decides where a request goes, and by nothing
-else; credentials, above all, are no part of it.
+One location has many spellings: ``s3a://`` for ``s3://``, an account in the URI or in an option, a server
+with or without its default port. One spelling may also mean several locations, such as a bucket name on two
+servers. So a canonical location has everything that decides where a request goes, and nothing else; in
+particular no credentials.
 
 ==========================================  ========================================================
-store                                       place
+store                                       canonical location
 ==========================================  ========================================================
 Amazon S3                                   ``s3://<bucket>/<path>``
-a look-alike of S3                          ``s3+<endpoint>/<bucket>/<path>``
+another server with the protocol of S3      ``s3+<endpoint>/<bucket>/<path>``
 Google Cloud Storage                        ``gs://<bucket>/<path>``
-a look-alike of it                          ``gs+<endpoint>/<bucket>/<path>``
+another server with its protocol            ``gs+<endpoint>/<bucket>/<path>``
 Azure                                       ``abfss://<container>@<account>.dfs.<cloud>/<path>``
 another server for an account of Azure      ``abfss+<endpoint>/<container>@<account>/<path>``
 a directory                                 its path, with links resolved
 ==========================================  ========================================================
 
-A place is for comparing and for messages. It can't be opened.
+It is for comparisons and messages. It can't be opened.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _USUAL_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The URL of a server, as far as it says where requests go: without credentials.
+    """The URL of a server, without credentials.
 
     Attributes:
         scheme: ``http`` or ``https``, in lower case.
         host: the host, in lower case.
-        port: the port; None for the usual one.
-        path: what the paths of all requests begin with, without a slash at its end.
+        port: the port; None for the default port of the scheme.
+        path: the prefix of all request paths, without a slash at its end.
     """
 
     scheme: str
@@ -50,10 +50,10 @@ class Endpoint:
 
     @classmethod
     def of(cls, url: str) -> Endpoint:
-        """Take a URL apart.
+        """Parse a URL.
 
         Raises:
-            InvalidArgumentError: it has no port that is one, or a host that can't be one.
+            InvalidArgumentError: its host or port is invalid.
         """
         try:
             parts = urlsplit(url)
@@ -72,14 +72,14 @@ class Endpoint:
         return f"{self.scheme}://{host}{port}{self.path}"
 
     def is_below(self, domain: str) -> bool:
-        """Whether the host is one of a domain."""
+        """Whether the host is a domain, or below it."""
         return self.host == domain or self.host.endswith(f".{domain}")
 
     def without_label(self, label: str) -> Endpoint:
-        """The endpoint without the first part of its host's name, if it is that one."""
+        """Return the endpoint without a label at the start of its host, if it has that label."""
         return replace(self, host=self.host.removeprefix(f"{label.lower()}."))
 
 
 def join_path(container: str, path: str) -> str:
-    """The place of a path in a bucket or container, of which the place is given."""
+    """Append a path to the canonical location of a bucket or container."""
     return f"{container}/{path}" if path else container

@@ -1,8 +1,7 @@
-"""Files of the operating system, or of another library, that fail as the contract says.
+"""Files over other files, whose errors are those of the storage contract.
 
-Whoever reads Parquet gets a file and reads it later, when the storage has long returned. A disk that
-fails then raises a plain ``OSError``, which is also what Arrow raises over content that is damaged;
-only an error of another type tells the two apart. And whoever writes it fills a disk in the middle.
+A caller may read or write a file long after the storage has returned it. If the disk fails then, Python
+raises a plain ``OSError``. Arrow raises the same type for damaged content, so the types must differ.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ __all__ = ["CheckedFile", "CheckedWriter"]
 
 
 class CheckedFile(io.BufferedIOBase):
-    """A read-only seekable file over another one; not for several threads at once.
+    """A read-only, seekable file over another one; not for several threads at once.
 
     Args:
-        file: the other one, which is closed with this one.
-        failures: gives the context in which it is read, that turns errors into the contract's.
+        file: the other file. It is closed with this one.
+        translate_errors: makes the context manager that turns errors into those of the contract.
     """
 
     def __init__(
-        self, file: BinaryIO, failures: Callable[[], AbstractContextManager[None]]
+        self, file: BinaryIO, translate_errors: Callable[[], AbstractContextManager[None]]
     ) -> None:
         self._file = file
-        self._failures = failures
+        self._translate_errors = translate_errors
 
     def readable(self) -> bool:
         """True."""
@@ -52,24 +51,24 @@ class CheckedFile(io.BufferedIOBase):
             ValueError: the position would be negative, or ``whence`` is unknown.
             StorageError: the store failed.
         """
-        with self._failures():
-            # What `seek` says of a position before the start is an OSError, and not the store's.
+        with self._translate_errors():
+            # For a position before the start, `seek` raises an OSError that isn't a failure of the store.
             if whence == os.SEEK_SET and offset < 0:
                 raise ValueError(f"can't seek to {offset}, before the start of the file")
             return self._file.seek(offset, whence)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to ``size`` bytes from the current position; all of the rest by default.
+        """Read up to ``size`` bytes from the current position; by default all of the rest.
 
         Raises:
             ValueError: the file is closed.
             StorageError: the store failed.
         """
-        with self._failures():
+        with self._translate_errors():
             return self._file.read(-1 if size is None else size)
 
     def read1(self, size: int = -1, /) -> bytes:
-        """As `read`."""
+        """Like `read`."""
         return self.read(size)
 
     def close(self) -> None:
@@ -81,18 +80,18 @@ class CheckedFile(io.BufferedIOBase):
 
 
 class CheckedWriter(io.BufferedIOBase):
-    """A file that only grows, over another one, which stays open when this one is closed.
+    """An append-only file over another one, which stays open when this one is closed.
 
     Args:
-        file: the other one.
-        failures: gives the context in which it is written, that turns errors into the contract's.
+        file: the other file.
+        translate_errors: makes the context manager that turns errors into those of the contract.
     """
 
     def __init__(
-        self, file: BinaryIO, failures: Callable[[], AbstractContextManager[None]]
+        self, file: BinaryIO, translate_errors: Callable[[], AbstractContextManager[None]]
     ) -> None:
         self._file = file
-        self._failures = failures
+        self._translate_errors = translate_errors
 
     def writable(self) -> bool:
         """True."""
@@ -103,7 +102,7 @@ class CheckedWriter(io.BufferedIOBase):
         return self._file.fileno()
 
     def tell(self) -> int:
-        """The bytes written so far."""
+        """The number of bytes written so far."""
         return self._file.tell()
 
     def write(self, data: Buffer, /) -> int:
@@ -112,16 +111,16 @@ class CheckedWriter(io.BufferedIOBase):
         Raises:
             StorageError: the store failed.
         """
-        with self._failures():
+        with self._translate_errors():
             return self._file.write(data)
 
     def flush(self) -> None:
-        """Hand what has been written to the store.
+        """Pass buffered bytes to the store.
 
         Raises:
             StorageError: the store failed.
         """
-        # `close` calls it too, when the other file may be closed already.
+        # `close` calls it, too. Then the other file may be closed already.
         if not self._file.closed:
-            with self._failures():
+            with self._translate_errors():
                 self._file.flush()

@@ -1,14 +1,14 @@
-"""How obstore's HTTP client is set up, and how long a request may take where the user says nothing.
+"""The settings of obstore's HTTP client, with time limits for requests.
 
-The client's own limit is 30 seconds for a whole request, its body included. A large object over a slow
-line takes longer than that, and however often it is tried again. So what is limited here is silence:
+obstore's default limit is 30 seconds for a whole request with its body. A large object on a slow line takes
+longer, in each attempt. So the defaults here limit silence instead:
 
-* ``read_timeout``: how long nothing need be heard of the store. In a download the time begins anew with
-  every piece that arrives, so that any object can be read. An upload is silent till its end; large
-  files are uploaded in parts that a slow line, too, sends in that time (`upload_parts`).
-* ``timeout``: a limit for the whole request, which only a store that trickles for ever meets.
+* ``read_timeout``: the longest time without an answer of the store. In a download it starts again with each
+  piece that arrives, so objects of any size can be read. An upload is silent until its end; large files are
+  uploaded in parts that are small enough for a slow line (`upload_parts`).
+* ``timeout``: the limit for a whole request. Only a store that sends bytes endlessly reaches it.
 
-Whoever gives a ``timeout``, as an option or in the environment, gets that one and no other.
+If the user gives a ``timeout``, as an option or in the environment, it is the only limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["build_client_settings"]
 
 _TIME_LIMITS = {"timeout": "1h", "read_timeout": "60s"}
 
-# What obstore itself takes from the environment, unless it is given any setting of the client.
+# The settings that obstore takes from the environment, but only if it is given no client setting at all.
 _FROM_ENVIRONMENT = (
     "allow_http",
     "allow_invalid_certificates",
@@ -44,11 +44,11 @@ _FROM_ENVIRONMENT = (
 
 
 def build_client_settings(given: Mapping[str, str], *, variables: str) -> dict[str, str]:
-    """All settings of the HTTP client: the user's, the environment's, and else time limits.
+    """Return all settings of the HTTP client: the user's, those of the environment, and time limits.
 
     Args:
-        given: what the user gave.
-        variables: what the names of the store's environment variables begin with.
+        given: the user's settings.
+        variables: the prefix of the store's environment variables.
     """
     environment = {
         name: os.environ[variable]

@@ -1,12 +1,12 @@
-"""Reach files below a root of the local file system without following a symbolic link.
+"""Open files below a root of the local file system without following symbolic links.
 
-Whoever can write to a table's directory can put a link there. A read or a deletion that went through it
-would reach files that the table's writer may have no right to. So below the root each directory is opened
-by its name in the one before it, with ``O_NOFOLLOW``, and a file likewise; a link that is put there in the
-meantime isn't followed either. The root itself, which the user named, may be a link or lie behind one.
+Anybody who can write to a table's directory can put a link there. A read or a deletion through the link
+would reach files to which that writer may have no access. So `Descent` opens each directory below the root
+by its name in the one before it, with ``O_NOFOLLOW``, and files likewise. That also excludes links that are
+created in between. The root was named by the user; it may be a link, or lie behind one.
 
-Of the directories that lead to the last one the descriptors stay open: thousands of files in one
-directory cost one descent.
+The descriptors of the current directory's path stay open, so thousands of files in a directory cost one
+descent.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["NOT_FOUND", "Descent", "RefusedError", "read_all", "read_range"]
 
 NOT_FOUND = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""What the operating system says of a path that names no file."""
+"""The errors of the operating system for a path that names no file."""
 
-# To search a directory for a name takes no right to list it. Systems without O_PATH ask for both.
+# Opening a file in a directory needs no permission to list the directory. Without O_PATH both are required.
 _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
-# Without O_NONBLOCK, to open a FIFO waits until somebody writes into it.
+# Without O_NONBLOCK, opening a FIFO waits until another process writes into it.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _MOST_LEVELS = 128
-"""As many descriptors a descent holds at most. Tables have a level for each partition column."""
+"""The most descriptors that a descent holds. Tables have a level for each partition column."""
 
 _CHUNK = 1 << 24
 
@@ -47,19 +47,19 @@ _KINDS = (
 
 
 class RefusedError(OSError):
-    """What the operating system would do, and a table's storage doesn't: follow a link, read a FIFO.
+    """A storage refuses what the operating system would do: follow a link, or read a FIFO or a device.
 
-    Its ``strerror`` says what was found, and where; its ``filename`` is the path of that below the root.
+    ``strerror`` says what was found, and where. ``filename`` is its path below the root.
     """
 
 
 class Descent:
     """Opens directories below a root, one after another. A context manager; not for several threads.
 
-    Each method raises ``OSError``, as the calls that it makes, and `RefusedError`.
+    Each method raises `RefusedError`, and the ``OSError`` of the operating system.
 
     Args:
-        root: the absolute path of the root, in which links are followed.
+        root: the absolute path of the root. Links in it are followed.
     """
 
     __slots__ = ("_current", "_descriptors", "_names", "_root")
@@ -67,7 +67,7 @@ class Descent:
     def __init__(self, root: str) -> None:
         self._root = root
         self._names: list[str] = []
-        # One more than names: the first is the root's.
+        # One more than the names, because the first one is the root's.
         self._descriptors: list[int] = []
         self._current: str | None = None
 
@@ -83,11 +83,13 @@ class Descent:
         self._leave(0)
 
     def enter(self, directory: str, *, make: bool = False) -> int:
-        """A descriptor of a directory, to be searched for names, until another one is entered.
+        """Open a directory, and return a descriptor for calls with names in it.
+
+        The descriptor is valid until another directory is entered.
 
         Args:
-            directory: its path below the root; empty for the root.
-            make: make the directories below the root that aren't there, each of them safe from a crash.
+            directory: the path below the root; empty for the root.
+            make: create missing directories below the root, each of them safe from a crash.
         """
         if directory == self._current:
             return self._descriptors[-1]
@@ -108,7 +110,7 @@ class Descent:
         return self._descriptors[-1]
 
     def open_file(self, path: str) -> tuple[int, int]:
-        """A new descriptor of a regular file, for reading, and its size. The caller closes it."""
+        """Open a regular file for reading; return its descriptor, which the caller closes, and its size."""
         directory, _, name = path.rpartition("/")
         parent = self.enter(directory)
         try:
@@ -121,15 +123,15 @@ class Descent:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
-            raise _refusal(status.st_mode, path)
+            raise _make_refusal(status.st_mode, path)
         return descriptor, status.st_size
 
     def status(self, path: str) -> os.stat_result:
-        """What the system knows of a regular file."""
+        """Return the status of a regular file."""
         directory, _, name = path.rpartition("/")
         status = os.stat(name, dir_fd=self.enter(directory), follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
-            raise _refusal(status.st_mode, path)
+            raise _make_refusal(status.st_mode, path)
         return status
 
     def _enter_next(self, name: str, *, make: bool) -> None:
@@ -150,42 +152,42 @@ class Descent:
         self._descriptors.append(descriptor)
 
     def _refuse_special(self, name: str) -> None:
-        """Raise the right error where a name in the last directory can't be opened for what it is."""
+        """Raise `RefusedError` if a name in the last directory is a link, a FIFO, a socket or a device."""
         try:
             status = os.stat(name, dir_fd=self._descriptors[-1], follow_symlinks=False)
         except OSError:
             return
         if any(is_kind(status.st_mode) for is_kind, _ in _KINDS):
-            raise _refusal(status.st_mode, "/".join((*self._names, name)))
+            raise _make_refusal(status.st_mode, "/".join((*self._names, name)))
 
     def _leave(self, kept: int) -> None:
-        """Close all descriptors but the first ones."""
+        """Close all descriptors except the first ``kept`` ones."""
         del self._names[max(kept - 1, 0) :]
         while len(self._descriptors) > kept:
             os.close(self._descriptors.pop())
 
 
 def read_all(descriptor: int, size: int) -> bytes:
-    """All bytes of a file.
+    """Read all bytes of a file.
 
     Args:
-        descriptor: of the file, at its begin.
-        size: how many bytes it should have; what it has is read, however many.
+        descriptor: the file's descriptor, at the start.
+        size: the expected number of bytes. If there are more or fewer, all of them are read.
     """
     data = os.read(descriptor, size + 1)
-    # One byte less than asked for shows the end; to ask for it once more takes half as long again.
+    # A short read shows the end of the file. A second call would take half as long again.
     if len(data) == size:
         return data
     return b"".join((data, *iter(lambda: os.read(descriptor, _CHUNK), b"")))
 
 
 def read_range(descriptor: int, start: int, length: int) -> bytes:
-    """Some bytes of a file, as many as there are.
+    """Read a range of a file; it may be shorter at the end of the file.
 
     Args:
-        descriptor: of the file.
-        start: where the first one is.
-        length: how many there are at most.
+        descriptor: the file's descriptor.
+        start: the offset of the first byte.
+        length: the most bytes to read.
     """
     chunks, end = [], start + length
     while start < end and (chunk := os.pread(descriptor, min(end - start, _CHUNK), start)):
@@ -202,12 +204,12 @@ def _make_directory(name: str, parent: int) -> None:
     try:
         os.mkdir(name, dir_fd=parent)
     except FileExistsError:
-        return  # somebody else was faster
+        return  # another process was faster
     sync_directory(".", within=parent)
 
 
-def _refusal(mode: int, path: str) -> OSError:
-    """The error for what isn't a regular file."""
+def _make_refusal(mode: int, path: str) -> OSError:
+    """Make the error for a path that isn't a regular file."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, "not a regular file")
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "no file")

@@ -1,6 +1,6 @@
-"""Make what was written to a file system outlast a crash: bytes, and the names that lead to them.
+"""Make file system changes survive a crash: created directories, and new names in a directory.
 
-All functions raise ``OSError``, as the calls that they make.
+All functions raise the ``OSError`` of the operating system.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SYNC_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, er
 
 
 def make_directories(directory: Path) -> None:
-    """Make a directory and those above it, each of them safe from a crash."""
+    """Create a directory and its missing parents, each of them safe from a crash."""
     missing = []
     while not directory.is_dir():
         missing.append(directory)
@@ -26,18 +26,18 @@ def make_directories(directory: Path) -> None:
 
 
 def sync_directory(directory: str | Path, *, within: int | None = None) -> None:
-    """Have the names in a directory written through to the disk, as far as the file system can.
+    """Write the names in a directory through to the disk, if the file system supports it.
 
     Args:
-        directory: its path.
-        within: the descriptor of the directory where a relative path begins; the working directory
-            unless given.
+        directory: the path of the directory.
+        within: the descriptor of the directory that a relative path starts from; by default the working
+            directory.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY, dir_fd=within)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some mounted file systems keep names safe by themselves and refuse to sync a directory.
+        # Some mounted file systems write names through by themselves, and refuse to sync a directory.
         if error.errno not in _SYNC_UNSUPPORTED:
             raise
     finally:

@@ -1,9 +1,9 @@
-"""Find out whether a store honours conditional writes, before a commit relies on it.
+"""Find out whether a store honours conditional writes, before a commit relies on them.
 
-Amazon S3, GCS and Azure are known to. A store that only speaks the S3 protocol may be too old, or
-stand behind a proxy that is, and then it ignores ``If-None-Match`` without a word: a second writer
-would overwrite the commit of the first. So before the first creation in such a store, a process
-writes a hidden object twice and deletes it; the second write must be refused.
+Amazon S3, GCS and Azure do. A store that only speaks the S3 protocol may be too old, or behind an old
+proxy, and then ignores ``If-None-Match`` silently: a second writer would overwrite the commit of the first
+one. So before the first creation in such a store, a process creates a hidden object twice, and deletes it.
+The store must refuse the second creation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from airflow_delta.engine.errors import NothingWrittenError
-from airflow_delta.engine.storage.obstore_errors import reason
+from airflow_delta.engine.storage.obstore_errors import describe_error
 
 __all__ = ["honours_conditional_put"]
 
@@ -24,35 +24,32 @@ _LOCK = threading.Lock()
 
 
 def honours_conditional_put(store: Any, path: str, *, store_name: str) -> bool:
-    """Try, once in a process, whether a store refuses to create an object twice.
+    """Return whether a store refuses to create an object twice. It is tried once in a process.
 
     Args:
         store: obstore's store.
-        path: where an object is about to be created; the trial takes a hidden name beside it.
-        store_name: what the proof holds for: endpoint and bucket.
-
-    Returns:
-        Whether the store does; False where it created the object twice.
+        path: the path of an object that is about to be created; the trial uses a hidden name beside it.
+        store_name: the endpoint and the bucket, for which the result is valid.
 
     Raises:
-        NothingWrittenError: it can't be tried; the object that is to be created was not sent.
+        NothingWrittenError: the trial failed; the object itself wasn't sent.
     """
     with _LOCK:
         if store_name in _TRIED:
             return _TRIED[store_name]
         trial = f"{path.rpartition('/')[0]}/.{uuid.uuid4()}.trial.tmp".lstrip("/")
         try:
-            return _TRIED.setdefault(store_name, _refuses_a_second(store, trial))
+            return _TRIED.setdefault(store_name, _refuses_second_put(store, trial))
         except (BaseError, OSError) as error:
             raise NothingWrittenError(
                 f"create {path!r}: whether {store_name} honours conditional writes can't be tried, "
-                f"and so nothing was written: {reason(error)}",
+                f"so nothing was written: {describe_error(error)}",
                 path=path,
                 operation="create",
             ) from None
 
 
-def _refuses_a_second(store: Any, trial: str) -> bool:
+def _refuses_second_put(store: Any, trial: str) -> bool:
     store.put(trial, b"trial", mode="create")
     try:
         store.put(trial, b"trial", mode="create")

@@ -1,27 +1,22 @@
-"""`FileAccess`: where a path of a log leads, and with which credentials it is opened.
+"""`FileAccess`: opens the files that a table's log names, if the user allows the table to read there.
 
-Whoever can write into a table's directory chooses the paths in its log. So a path is opened only where the
-user has said that the table may read:
+Anybody who can write into a table's directory chooses the paths in its log. So a path is opened only in
+these cases:
 
 ==================================================  ===================================================
 path                                                is
 ==================================================  ===================================================
 below the table's root                              the table's own
-elsewhere in the bucket, or in the container and    the table's own: the same credentials, to the same
-account, of a table in an object store              host
+elsewhere in the same bucket, or in the same        the table's own: the same credentials are sent to
+container and account, for an object store          the same host
 below a prefix of ``allowed_outside``               allowed
 anything else: another bucket, account or kind of   an outside path: refused
-store, or a place outside of a local table
+store, or outside of a local table
 with a ``..`` segment                               refused
 ==================================================  ===================================================
 
-Files are opened through stores that the user has named, never through the host or scheme of the path
-(`named_store`); so no credential goes to a host of a log's choosing. Through fsspec no path of a log is
-opened but those below the root of a table that the user has opened through it.
-
-A prefix is compared by whole segments: ``s3://shared`` doesn't allow ``s3://shared-too/x``.
-
-Spec: PROTOCOL.md, "Add File and Remove File", on absolute paths.
+Spec: PROTOCOL.md, "Add File and Remove File", on absolute paths. docs/explanation/security.md has the
+reasons.
 """
 
 from __future__ import annotations
@@ -50,11 +45,11 @@ _PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*):/")
 
 
 def check_prefixes(prefixes: object, *, table: str | None = None) -> tuple[str, ...]:
-    """The prefixes that a user allows, each of them one.
+    """Check the prefixes that a user allows, and return them.
 
     Raises:
-        InvalidArgumentError: they are no list of texts; or one is relative, has a ``..`` segment, or is in
-            no store that the engine opens without fsspec.
+        InvalidArgumentError: it isn't a list of texts; or a prefix is relative, has a ``..`` segment, or is
+            in a store that the engine only opens through fsspec.
     """
     if isinstance(prefixes, str) or not isinstance(prefixes, Iterable):
         raise InvalidArgumentError(
@@ -77,7 +72,7 @@ def check_prefixes(prefixes: object, *, table: str | None = None) -> tuple[str, 
             )
         if scheme and store_kind(scheme[1]) not in _STORES:
             raise InvalidArgumentError(
-                f"allowed_outside: {_shown(prefix)} is in no store that paths of a log are opened in: "
+                f"allowed_outside: {_shown(prefix)} is in a store where paths of a log aren't opened: "
                 "expected a local path, or one of s3, gs, abfss and az",
                 table=table,
             )
@@ -86,12 +81,17 @@ def check_prefixes(prefixes: object, *, table: str | None = None) -> tuple[str, 
 
 @dataclass(frozen=True)
 class FileAccess:
-    """Opens the files that a table's log names, as far as the table may read them; see the module.
+    """Opens the files that a table's log names, if the table may read them; see the module.
+
+    Files are opened through stores that the user has named, never through the scheme or host of a path
+    (`named_store`). So no credentials go to a host from the log. Through fsspec, only paths below the
+    table's own root are opened. Prefixes are compared by whole segments: ``s3://shared`` doesn't allow
+    ``s3://shared-too/x``.
 
     Args:
-        storage: the table's.
-        options: those that the table was opened with. Allowed prefixes of the same kind of store are
-            opened with them too; those of another kind with what the environment knows.
+        storage: the table's storage.
+        options: the storage options of the table. Allowed prefixes in the same kind of store are opened
+            with them, too; for other kinds of stores, settings come from the environment.
         allowed_outside: prefixes outside of the table that it may read.
 
     Raises:
@@ -108,16 +108,16 @@ class FileAccess:
         check_prefixes(self.allowed_outside, table=self.storage.root)
 
     def locate(self, location: str) -> tuple[Storage, str]:
-        """The storage that a file is opened with, and its path there.
+        """Return the storage that a file is opened with, and its path there.
 
         Args:
-            location: the file's absolute location, decoded once, as `model.paths.resolve` gives it.
+            location: the file's absolute location, decoded once, as `model.paths.resolve` returns it.
 
         Raises:
             OutsidePathError: the table may not read there, or the path has a ``..`` segment.
-            NotRegularFileError: a link below the root of the table, or of the prefix, is on the way.
+            NotRegularFileError: the path goes through a link below the root of the table or the prefix.
             CorruptLogError: it names no file.
-            InvalidArgumentError: an allowed prefix can't be opened with the options that there are.
+            InvalidArgumentError: an allowed prefix can't be opened with the storage options.
         """
         storage, path = self._located(location)
         if not path or path.endswith("/"):
@@ -132,7 +132,7 @@ class FileAccess:
         """Make sure that the table may read a file, or the files of a directory.
 
         Args:
-            location: as for `locate`; that of a directory ends with a slash.
+            location: as for `locate`; for a directory it ends with a slash.
 
         Raises:
             OutsidePathError, NotRegularFileError, CorruptLogError, InvalidArgumentError: see
@@ -141,9 +141,9 @@ class FileAccess:
         self._located(location)
 
     def named_location(self, location: str) -> str:
-        """A location that the table may read, by the name that the user has for its store.
+        """Return a location that the table may read, with the user's name of its store.
 
-        For whoever opens files without the engine: the scheme and the host are never those of the log.
+        It is for callers that open files without the engine. Its scheme and host never come from the log.
 
         Args:
             location: as for `check`.
@@ -157,10 +157,10 @@ class FileAccess:
         return f"{named}/" if location.endswith("/") and not named.endswith("/") else named
 
     def linked_names(self, location: str) -> frozenset[str]:
-        """The names in a local directory that are symbolic links, in one go; none in another store.
+        """Return the names of the symbolic links in a local directory; none in another store.
 
         Args:
-            location: that of a directory, which `check` lets pass, with a slash at its end.
+            location: the location of a directory that `check` accepts, with a slash at its end.
 
         Raises:
             StorageError: the directory can't be listed.
@@ -181,7 +181,7 @@ class FileAccess:
             ) from error
 
     def is_allowed(self, location: str) -> bool:
-        """Whether `check` lets a location pass."""
+        """Whether `check` accepts a location."""
         try:
             self.check(location)
         except (OutsidePathError, NotRegularFileError, CorruptLogError):
@@ -202,7 +202,7 @@ class FileAccess:
         return open_storage(prefix, self._options_for(store_kind(scheme[1]) if scheme else LOCAL))
 
     def _options_for(self, kind: str) -> Mapping[str, object]:
-        """The options that are for a kind of store: another kind doesn't know those of the table's."""
+        """Return the options for a kind of store; only the table's kind knows the table's options."""
         return self.options if self._own.kind in (kind, LOCAL, "memory") else {}
 
     def _located(self, location: str) -> tuple[Storage, str]:
@@ -212,14 +212,14 @@ class FileAccess:
         return storage, path
 
     def _inside(self, location: str) -> tuple[Storage, str] | None:
-        """The path below the root of a location that begins as the root is spelled: of most of them."""
+        """Find a location that begins with the root as the user wrote it, which most of them do."""
         root = f"{self.storage.root.rstrip('/')}/"
         if not location.startswith(root) or "\0" in location:
             return None
         path = location.removeprefix(root)
         if path.startswith("/"):  # in an object store that is another name
             return None
-        # The root is the user's own, and may have such a segment.
+        # The root was chosen by the user, and may have such a segment.
         self._check_climbs(path, location)
         return self.storage, path
 
@@ -237,7 +237,7 @@ class FileAccess:
         raise self._refusal(found, "it lies outside of the table")
 
     def _check_climbs(self, path: str, location: str) -> None:
-        # Azure takes a backslash for a slash; elsewhere no name is the worse for it.
+        # Azure treats a backslash as a slash. In other stores the check does no harm.
         if ".." not in path or ".." not in path.replace("\\", "/").split("/"):
             return
         shown = Location.of(location).shown
@@ -259,19 +259,25 @@ class FileAccess:
         return in_bucket or own.below(found.segments) is not None
 
     def _open(self, found: Location, store: NamedStore, storage: Storage) -> tuple[Storage, str]:
-        """The storage and path of a location in a named store, whose directory a storage is bound to."""
+        """Return the storage and path of a location in a named store.
+
+        Args:
+            found: the location.
+            store: the named store.
+            storage: the storage of the store's directory.
+        """
         inside = store.below(found.segments)
         if inside is not None and inside[:1] != ("",):
             return storage, "/".join(inside)
         opened = self._opened.get(store.container)
         if opened is None:
-            # Of two threads that come here at once the later one's is dropped.
+            # If two threads come here at once, the later one's storage is dropped.
             opened = open_storage(store.container, self._options_for(store.kind))
             opened = self._opened.setdefault(store.container, opened)
         return opened, found.path
 
     def _check_links(self, storage: Storage, path: str, location: str) -> None:
-        """Refuse a local file to which a link leads from below the directory that the user has named."""
+        """Refuse a local file that is reached by a link below the directory that the user has named."""
         path = path.strip("/")
         if not path:
             return  # the directory itself, which may be a link
@@ -302,7 +308,7 @@ class FileAccess:
         if found.kind in _STORES:
             directory = replace(found, text=f"{found.text.rpartition('/')[0]}/")
             remedy = (
-                "a log may name any place, and the worker's credentials are for those that you name. If "
+                "a log may name any location, and the worker's credentials are for those that you name. If "
                 "this table shall read there, as a shallow clone does, allow the root of the table that it "
                 f"was cloned from: allowed_outside=[{directory.shown!r}], or a prefix of it"
             )

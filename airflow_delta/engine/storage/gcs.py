@@ -1,7 +1,7 @@
 """Google Cloud Storage: ``gs://<bucket>/<path>``, or ``gcs://``.
 
-What the options leave open is taken from the environment: the ``GOOGLE_…`` variables, the
-application default credentials, or the service account of the machine.
+Settings that aren't storage options come from the environment: the ``GOOGLE_…`` variables, the application
+default credentials, or the service account of the machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GCS_OPTIONS: OptionNames = {
 
 
 def open_gcs(uri: str, options: Mapping[str, object]) -> ObjectStorage:
-    """The storage of a location in GCS. No I/O is done.
+    """Make the storage of a location in GCS. No I/O is done.
 
     Args:
         uri: ``gs://<bucket>/<path>`` or ``gcs://<bucket>/<path>``.
@@ -61,7 +61,7 @@ def open_gcs(uri: str, options: Mapping[str, object]) -> ObjectStorage:
 
 
 def _canonical_location(location: StoreLocation, server: str | None) -> str:
-    """Which store and where; see `canonical_location`."""
+    """Build the canonical location; see the module `canonical_location`."""
     endpoint = None if server is None else Endpoint.of(server)
     google = endpoint is None or endpoint.is_below("googleapis.com")
     store = "gs:/" if google else f"gs+{endpoint}"

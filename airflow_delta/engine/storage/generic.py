@@ -1,13 +1,12 @@
-"""Any other store that fsspec knows (HDFS, SFTP, archives, …) as a storage, for reading.
+"""Any other store that fsspec supports (HDFS, SFTP, archives, …), for reading.
 
-It must list directories and tell when its files were modified, as the log needs both: HTTP and FTP don't.
+The store must list directories and return modification times, because the log needs both; HTTP and FTP
+don't. Storage options are the arguments of fsspec's file system.
 
-fsspec has no way to create an object exclusively that holds for all of its file systems: its own
-``mode="create"`` looks whether the object is there and then writes it, which two writers can do at
-the same time. A commit would not be safe, so nothing is written through here, unless the user says
-that there is one writer (`single_writer`): then `open_generic` gives a `GenericWriter`.
-
-Storage options are the arguments of the file system.
+fsspec can't create an object exclusively in all of its file systems: ``mode="create"`` checks whether the
+object exists and then writes it, which two writers can do at the same time. Commits wouldn't be safe, so
+this storage writes nothing. If the user says that there is one writer (`single_writer`), `open_generic`
+returns a `GenericWriter`.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from airflow_delta.engine.storage.single_writer import drop_single_writer, is_si
 __all__ = ["GenericStorage", "open_generic"]
 
 _Entry: TypeAlias = Mapping[str, Any]
-"""What fsspec tells of a file or directory."""
+"""fsspec's description of a file or directory."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
 
-# What the file systems call the modification time. The last one is that of members of ZIP archives.
+# The names of the modification time in fsspec's file systems. The last one is for members of ZIP archives.
 _TIME_KEYS = (
     "mtime",
     "LastModified",
@@ -61,20 +60,20 @@ _TIME_KEYS = (
 
 
 def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
-    """The storage of a location that fsspec knows. Some file systems connect here.
+    """Make the storage of a location that fsspec supports. Some file systems connect here.
 
     Args:
         uri: the location.
-        options: the arguments of the file system; and ``single_writer``, without which the storage
+        options: the arguments of the file system, and ``single_writer``. Without that option, the storage
             is for reading.
 
     Raises:
-        InvalidArgumentError: fsspec doesn't know the scheme, or the file system an option; or the
-            location alone doesn't say what the file system needs.
-        StorageError: a package that the file system needs isn't installed, it can't connect, or what
-            it is to open is damaged.
+        InvalidArgumentError: fsspec doesn't know the scheme, or the file system doesn't know an option, or
+            needs one that is missing.
+        StorageError: a package that the file system needs isn't installed, the file system can't connect,
+            or the archive is damaged.
     """
-    # The root of all has nothing but slashes behind its scheme.
+    # The top of a file system has nothing but slashes after its scheme.
     root = uri if uri.rstrip("/").endswith(":") else uri.rstrip("/")
     arguments = drop_single_writer(options)
     kind: type[GenericStorage] = GenericStorage
@@ -83,7 +82,8 @@ def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
 
         kind = GenericWriter
     scheme = uri.partition(":")[0]
-    # Classes that somebody registered are in the registry alone, and others only in the list, until used.
+    # Classes that a user has registered are only in the registry. The others are only in the list, until
+    # used.
     if scheme not in fsspec.registry and scheme not in fsspec.available_protocols():
         raise InvalidArgumentError(
             f"{uri!r}: unknown scheme {scheme!r}: expected a path or one of file, memory, s3, s3a, "
@@ -98,7 +98,7 @@ def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
             None if has_password(uri) else error
         )
     except (AttributeError, TypeError, ValueError):
-        # What it says of options may show their values, which may be secrets: not the cause either.
+        # The error may show the values of options, which may be secrets. So it isn't the cause of ours.
         raise InvalidArgumentError(
             f"{uri!r}: fsspec's file system {scheme!r} can't be opened with this location and these "
             f"storage options: {', '.join(sorted(arguments)) or 'none'}; expected those that its "
@@ -106,7 +106,7 @@ def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
             uri=uri,
         ) from None
     except Exception as error:  # noqa: BLE001 - raised as one of ours
-        # File systems have errors of their own: of an archive that is none, of a failed handshake.
+        # File systems have their own types of errors, such as for a damaged archive or a failed handshake.
         reason = hide_user_of(uri, str(error))
         raise StorageError(
             f"{uri!r} can't be opened: {type(error).__name__}: {reason}", operation="open"
@@ -119,10 +119,10 @@ class GenericStorage:
     """A storage for reading below one location of an fsspec file system.
 
     Args:
-        root: the location as the user named it.
+        root: the location as the user wrote it.
         file_system: fsspec's file system.
-        base: the location's path in the file system, without a trailing slash. Empty at the top of
-            those whose paths begin with a name, a slash where they begin with one.
+        base: the location's path in the file system, without a trailing slash. At the top of a file system
+            it is empty, or a slash if the paths there begin with one.
     """
 
     root: str
@@ -143,7 +143,7 @@ class GenericStorage:
             return os.path.realpath(self.base)
         scheme, separator, rest = without_user(self.root).partition("://")
         named, slash, path = rest.partition("/")
-        # What the location leaves open of the server is in the options, and the rest in both.
+        # The options have the parts of the server's address that the URI lacks.
         host, port = (self.file_system.storage_options.get(name) for name in ("host", "port"))
         if host and named in ("", host):
             named = f"{host}:{port}" if port else host
@@ -153,7 +153,7 @@ class GenericStorage:
         """See `Storage.read`."""
         full = self._full(path)
         end = None if length is None else start + length
-        with self._failures("read", path):
+        with self._translate_errors("read", path):
             return bytes(self.file_system.cat_file(full, start=start, end=end))
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
@@ -163,9 +163,9 @@ class GenericStorage:
     def open(self, path: str, *, size: int | None = None) -> BinaryIO:  # noqa: ARG002
         """See `Storage.open`; the size isn't needed here."""
         full = self._full(path)
-        with self._failures("open", path):
+        with self._translate_errors("open", path):
             file = self.file_system.open(full, "rb")
-        return cast("BinaryIO", CheckedFile(file, lambda: self._failures("read", path)))
+        return cast("BinaryIO", CheckedFile(file, lambda: self._translate_errors("read", path)))
 
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
         """See `Storage.list`."""
@@ -193,7 +193,7 @@ class GenericStorage:
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
         full = self._full(path)
-        with self._failures("head", path):
+        with self._translate_errors("head", path):
             info = self.file_system.info(full)
             if info["type"] != "file":
                 raise IsADirectoryError(full)
@@ -223,7 +223,7 @@ class GenericStorage:
         return full
 
     def _check_regular(self, path: str) -> None:
-        """Refuse a link, or what isn't a file, in a local directory: fsspec follows and opens them all."""
+        """Refuse links, FIFOs and devices in a local directory; fsspec would follow or open them."""
         try:
             with Descent(self.base) as descent:
                 descent.status(path)
@@ -236,11 +236,11 @@ class GenericStorage:
                 found=error.filename,
             ) from error
         except OSError:
-            return  # a directory, or not there: the file system itself tells
+            return  # a directory or a missing file: the file system itself raises the error
 
     @property
     def _prefix(self) -> str:
-        """What the paths of all objects begin with."""
+        """The prefix of the paths of all objects."""
         return f"{self.base.rstrip('/')}/" if self.base else ""
 
     def _read_or_none(self, path: str) -> bytes | None:
@@ -253,14 +253,14 @@ class GenericStorage:
         self, directory: str, entries: Callable[[str], Iterable[_Entry]]
     ) -> Sequence[_Entry]:
         full = self._full(directory.rstrip("/"))
-        with self._failures("list", directory):
-            # A listing that was kept from an earlier call would miss what was created since.
+        with self._translate_errors("list", directory):
+            # A cached listing would miss objects that were created since.
             self.file_system.invalidate_cache()
             try:
                 found = [*entries(full)]
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        # Some file systems list a file, or a directory, as a member of itself.
+        # Some file systems list a file or a directory as a member of itself.
         return [entry for entry in found if entry["name"].rstrip("/") != full]
 
     def _info(self, entry: _Entry) -> FileInfo:
@@ -270,7 +270,7 @@ class GenericStorage:
     def _modified_ms(self, info: _Entry, path: str) -> int:
         time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), None)
         if isinstance(time, tuple):
-            # In an archive it has no zone, and years begin with the month 0 where it isn't known.
+            # In an archive it has no time zone; an unknown time has the month 0.
             with suppress(ValueError):
                 time = datetime(*time)
         if isinstance(time, datetime):
@@ -279,8 +279,8 @@ class GenericStorage:
         if isinstance(time, (int, float)):
             return int(time * 1000)
         raise StorageError(
-            f"{path!r}: the store tells no modification time, and the log needs it; copy the table to "
-            "a store that does",
+            f"{path!r}: the store has no modification time for it, and the log needs it; copy the table "
+            "to a store that has",
             table=self.root,
             path=path,
             operation="head",
@@ -299,8 +299,8 @@ class GenericStorage:
         )
 
     @contextmanager
-    def _failures(self, operation: str, path: str) -> Iterator[None]:
-        """Turn errors of the file system into errors of the contract."""
+    def _translate_errors(self, operation: str, path: str) -> Iterator[None]:
+        """Turn errors of the file system into those of the contract."""
         facts = {"table": self.root, "path": path, "operation": operation}
         try:
             yield
@@ -315,7 +315,7 @@ class GenericStorage:
             )
 
     def _shown(self, error: Exception) -> Exception | None:
-        """The error as a cause, which tracebacks show: none where it may quote a password."""
+        """Return the error as a cause for tracebacks; None if it may quote a password."""
         return None if has_password(self.root) else error
 
 

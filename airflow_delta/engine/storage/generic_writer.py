@@ -1,10 +1,9 @@
-"""A store that fsspec knows, for the only writer that there is.
+"""A store that fsspec supports, with writing, for a table with one writer.
 
-`generic` tells why such a store is for reading; here the user has said (`single_writer`) that no two
-writers can meet. What readers rely on is kept as far as fsspec goes: new content is written to a hidden
-neighbour first, and then moved to its name, so that nobody sees half an object where the file system
-moves in one step. An object that is replaced is deleted just before, as not every file system moves
-over an existing one; for that moment it isn't there.
+The user has said (`single_writer`) that no two writers can meet; `generic` says why that is needed. New
+content is written to a hidden file in the same directory, and then moved to its name. So readers never see
+half an object, if the file system moves in one step. An existing object is deleted just before, because not
+every file system can move over one; for that moment it doesn't exist.
 """
 
 from __future__ import annotations
@@ -44,13 +43,17 @@ class GenericWriter(GenericStorage):
         final = self._full(path)
         directory, slash, name = final.rpartition("/")
         temporary = f"{directory}{slash}{make_hidden_name(name)}"
-        with self._writing(operation, path):
+        with self._translate_write_errors(operation, path):
             self.file_system.makedirs(directory, exist_ok=True)
             file = self.file_system.open(temporary, "wb")
         try:
-            # Not under `_writing`: what the caller raises in the block is the caller's.
-            yield cast("BinaryIO", CheckedWriter(file, lambda: self._writing(operation, path)))
-            with self._writing(operation, path):
+            # Not inside `_translate_write_errors`: errors that the caller raises in the block stay as they
+            # are.
+            yield cast(
+                "BinaryIO",
+                CheckedWriter(file, lambda: self._translate_write_errors(operation, path)),
+            )
+            with self._translate_write_errors(operation, path):
                 file.close()
                 self._publish(temporary, final, path, overwrite=overwrite)
         except BaseException:
@@ -61,19 +64,22 @@ class GenericWriter(GenericStorage):
         """See `Storage.delete`; one after the other. Directories stay."""
         for path in paths:
             full = self._full(path)
-            with self._writing("delete", path), suppress(FileNotFoundError, NotADirectoryError):
+            with (
+                self._translate_write_errors("delete", path),
+                suppress(FileNotFoundError, NotADirectoryError),
+            ):
                 if not self.file_system.isdir(full):
                     self.file_system.rm_file(full)
 
     def _abandon(self, file: BinaryIO, temporary: str) -> None:
-        """Close a file and delete it; where that fails, it stays, hidden."""
+        """Close a file and delete it. If that fails, it stays, as a hidden file."""
         with suppress(OSError, ValueError):
             file.close()
         with suppress(OSError, NotImplementedError):
             self.file_system.rm_file(temporary)
 
     def _publish(self, temporary: str, final: str, path: str, *, overwrite: bool) -> None:
-        # What was listed earlier may have changed: a commit that isn't known would be overwritten.
+        # A cached listing may lack a new commit, which would be overwritten.
         self.file_system.invalidate_cache()
         if self.file_system.exists(final):
             if not overwrite:
@@ -87,8 +93,8 @@ class GenericWriter(GenericStorage):
         self.file_system.mv(temporary, final)
 
     @contextmanager
-    def _writing(self, operation: str, path: str) -> Iterator[None]:
-        """Turn errors of the file system into errors of the contract."""
+    def _translate_write_errors(self, operation: str, path: str) -> Iterator[None]:
+        """Turn errors of the file system into those of the contract."""
         try:
             yield
         except (NotImplementedError, OSError) as error:

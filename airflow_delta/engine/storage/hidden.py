@@ -1,4 +1,4 @@
-"""Names for files in the making: hidden from readers, and known to a clean-up as leftovers."""
+"""Names for files that are being written: hidden from readers, and known to a clean-up as leftovers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import uuid
 
 __all__ = ["make_hidden_name"]
 
-# Keeps the name below the usual limit of 255 bytes, whatever the final one.
+# The number of characters of the final name that are kept. The usual limit of a name is 255 bytes.
 _KEPT = 48
 
 
 def make_hidden_name(name: str) -> str:
-    """A new name for the file that is to get a name: ``.<name>.<uuid>.tmp``, in the same directory."""
+    """Make a hidden name for a file until it gets its final name: ``.<name>.<uuid>.tmp``."""
     return f".{name[:_KEPT]}.{uuid.uuid4()}.tmp"

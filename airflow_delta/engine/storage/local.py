@@ -1,23 +1,18 @@
 """A directory of the local file system, or of one that is mounted like it, as a storage.
 
-New content is always written to a hidden neighbour first (``.<name>.<uuid>.tmp``), synced, and then
-given its name in one step, so that no reader and no crash ever meets half an object:
+New content is written to a hidden file in the same directory (``.<name>.<uuid>.tmp``), synced, and then
+published under its name in one step. So no reader and no crash ever leaves half an object:
 
-* ``create`` publishes with ``link(2)``, which refuses a name that is taken. There is no second
-  best: ``open(O_EXCL)`` on the final name is exclusive, but shows an empty file until the content
-  has been written, and ``rename`` overwrites. A file system without hard links is refused with
-  `UnsafeStorageError`, unless the user says that there is one writer (`single_writer`): then a look
-  and a ``rename`` have to do.
-* ``replace`` publishes with ``rename``, which swaps old for new.
+* ``create`` publishes with ``link(2)``, which fails if the name exists. If the file system has no hard
+  links, it raises `UnsafeStorageError`, or, if the user says that there is one writer (`single_writer`),
+  checks and renames.
+* ``replace`` publishes with ``rename``.
 
-A writer that is killed leaves at most its hidden neighbour. Such leftovers are listed like any
-other file, under their own names, so that a clean-up can find them.
+A killed writer leaves at most its hidden file, which is listed under its name, so that a clean-up can find
+it.
 
-Only regular files are objects, and below the root no symbolic link is followed (`descent`). A link that is
-read, or lies on the way to what is read, written or deleted, is a `NotRegularFileError`; so are FIFOs,
-sockets and devices. ``list`` has their names, because a reader of a log must not take such a file for one
-that isn't there. ``walk`` and ``level``, by which files are found to be deleted, leave them out. ``delete``
-deletes a link and never what it leads to; ``replace`` puts an object in its place. The root may be a link.
+Only regular files are objects, and below the root no symbolic link is followed (`descent`): a link, a FIFO,
+a socket or a device in a path raises `NotRegularFileError`.
 """
 
 from __future__ import annotations
@@ -63,7 +58,7 @@ class LocalStorage:
     """A storage over a local directory, which needn't exist yet.
 
     Args:
-        root: the absolute path of the directory, without a trailing slash.
+        root: the absolute path of the directory, without a trailing slash. It may be a link.
         single_writer: whether the user says that there is one writer; see `single_writer`.
 
     Raises:
@@ -89,7 +84,7 @@ class LocalStorage:
 
     def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `Storage.read`."""
-        # As below without a context for errors, which takes as long as one of the calls.
+        # Without a context manager for errors, which takes as long as one of the calls.
         try:
             with Descent(self.root) as descent:
                 descriptor, size = descent.open_file(check_path(path))
@@ -113,27 +108,33 @@ class LocalStorage:
         """See `Storage.open`; the size isn't needed here."""
         try:
             with Descent(self.root) as descent:
-                # The caller closes it.
+                # The caller closes the file.
                 file = os.fdopen(descent.open_file(check_path(path))[0], "rb")
         except OSError as error:
             raise self._read_failure("open", path, error) from error
-        return cast("BinaryIO", CheckedFile(file, lambda: self._reading("read", path)))
+        return cast(
+            "BinaryIO", CheckedFile(file, lambda: self._translate_read_errors("read", path))
+        )
 
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
-        """See `Storage.list`; and the module for what isn't a regular file.
+        """See `Storage.list`.
 
-        The names are read in one pass when iteration starts; each file is asked for its size and
-        time only as iteration reaches it, and one deleted in between is left out. Of two files that
-        are made during that pass, one after the other, the system may give the second name alone.
+        The names are read in one pass when iteration starts. Size and time of a file are read when
+        iteration reaches it, and a file that was deleted in between is left out. If two files are created
+        during that pass, one after the other, the system may return only the second name.
+
+        Names of links and FIFOs are included: a reader of a log must not take such a file for a missing
+        one. ``walk`` and ``level`` leave them out, because they are used to find files to delete.
 
         Raises:
-            NotRegularFileError: the directory is a link, or behind one. So do ``walk`` and ``level``.
+            NotRegularFileError: the directory is a link, or behind one. ``walk`` and ``level`` raise it,
+                too.
         """
         with Descent(self.root) as descent, self._directory(descent, directory) as descriptor:
             if descriptor is None:
                 return
-            with self._failures("list", directory), os.scandir(descriptor) as entries:
-                # Of a log with a hundred thousand names a reader mostly wants the last few.
+            with self._translate_errors("list", directory), os.scandir(descriptor) as entries:
+                # A log may have a hundred thousand names, and a reader mostly needs the last few.
                 names = [entry.name for entry in entries if entry.name > start_after]
             # Python orders text by code point, and that is the order of the UTF-8 bytes.
             names.sort()
@@ -172,12 +173,12 @@ class LocalStorage:
 
     def create(self, path: str, data: bytes) -> None:
         """See `Storage.create`."""
-        with self._failures("create", path), self.writer(path, overwrite=False) as file:
+        with self._translate_errors("create", path), self.writer(path, overwrite=False) as file:
             file.write(data)
 
     def replace(self, path: str, data: bytes) -> None:
         """See `Storage.replace`."""
-        with self._failures("replace", path), self.writer(path, overwrite=True) as file:
+        with self._translate_errors("replace", path), self.writer(path, overwrite=True) as file:
             file.write(data)
 
     @contextmanager
@@ -187,14 +188,17 @@ class LocalStorage:
         directory, _, name = check_path(path).rpartition("/")
         temporary = make_hidden_name(name)
         with Descent(self.root) as descent:
-            with self._failures(operation, path):
+            with self._translate_errors(operation, path):
                 make_directories(Path(self.root))
                 parent = descent.enter(directory, make=True)
                 file = os.fdopen(os.open(temporary, _NEW_FILE, 0o666, dir_fd=parent), "wb")
             try:
-                # Not under `_failures`: what the caller raises in the block is the caller's.
-                yield cast("BinaryIO", CheckedWriter(file, lambda: self._failures(operation, path)))
-                with self._failures(operation, path):
+                # Not inside `_translate_errors`: errors that the caller raises in the block stay as they
+                # are.
+                yield cast(
+                    "BinaryIO", CheckedWriter(file, lambda: self._translate_errors(operation, path))
+                )
+                with self._translate_errors(operation, path):
                     file.flush()
                     os.fsync(file.fileno())
                     file.close()
@@ -203,32 +207,33 @@ class LocalStorage:
                     else:
                         self._link(temporary, name, parent, path)
             finally:
-                # Of an abandoned file, the rest of the content needn't arrive.
+                # An abandoned file needn't be complete.
                 with suppress(OSError):
                     file.close()
-                with self._failures(operation, path), suppress(FileNotFoundError):
+                with self._translate_errors(operation, path), suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=parent)
-            with self._failures(operation, path):
+            with self._translate_errors(operation, path):
                 sync_directory(".", within=parent)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """See `Storage.delete`; directories stay, even where they become empty."""
+        """See `Storage.delete`. A link is deleted, not its target. Directories stay, even empty ones."""
         with Descent(self.root) as descent:
             for path in paths:
                 directory, _, name = check_path(path).rpartition("/")
-                # Without `_failures`: with it the deletion takes twice as long.
+                # Without `_translate_errors`, which would double the time of a deletion.
                 try:
                     os.unlink(name, dir_fd=descent.enter(directory))
                 except NOT_FOUND:
                     continue
                 except OSError as error:
-                    # A log can name what no file can be called: then there is none either.
+                    # A log can contain a name that is too long for a file, so there is no such file.
                     if error.errno == errno.ENAMETOOLONG:
                         continue
                     raise self._failure("delete", path, error) from error
 
     def _read_or_none(self, descent: Descent, path: str) -> bytes | None:
-        # Neither a buffer nor `_reading`: for the small files of a log, they take half of the time.
+        # Without a buffer and `_translate_read_errors`: for the small files of a log, they would take half
+        # of the time.
         try:
             descriptor, size = descent.open_file(check_path(path))
             try:
@@ -244,8 +249,8 @@ class LocalStorage:
 
     @contextmanager
     def _directory(self, descent: Descent, directory: str) -> Iterator[int | None]:
-        """A descriptor of a directory that can be listed, None where there is no such directory."""
-        with self._failures("list", directory):
+        """Open a directory for listing, and yield its descriptor; None if it doesn't exist."""
+        with self._translate_errors("list", directory):
             try:
                 parent = descent.enter(check_path(directory))
                 descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=parent)
@@ -260,9 +265,9 @@ class LocalStorage:
             os.close(descriptor)
 
     def _entries(self, descriptor: int, directory: str) -> tuple[Sequence[str], Sequence[str]]:
-        """The paths of the directories in one, and the names of all else that is there."""
+        """Return the paths of the directories in a directory, and the names of everything else in it."""
         prefix, folders, names = _prefix(directory), [], []
-        with self._failures("list", directory), os.scandir(descriptor) as entries:
+        with self._translate_errors("list", directory), os.scandir(descriptor) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(prefix + entry.name)
@@ -271,7 +276,7 @@ class LocalStorage:
         return folders, names
 
     def _regular(self, directory: int, names: Iterable[str], prefix: str) -> Iterator[FileInfo]:
-        """The regular files among names."""
+        """Yield the regular files among names in a directory."""
         for name, status in self._statuses(directory, names, prefix):
             if stat.S_ISREG(status.st_mode):
                 yield _info(prefix + name, status)
@@ -280,7 +285,7 @@ class LocalStorage:
         self, directory: int, names: Iterable[str], prefix: str
     ) -> Iterator[tuple[str, os.stat_result]]:
         for name in names:
-            # Without `_failures`, which would take most of the time of a long listing.
+            # Without `_translate_errors`, which would take most of the time of a long listing.
             try:
                 yield name, os.stat(name, dir_fd=directory, follow_symlinks=False)
             except FileNotFoundError:
@@ -289,11 +294,13 @@ class LocalStorage:
                 raise self._failure("list", prefix + name, error) from error
 
     def _link(self, temporary: str, name: str, parent: int, path: str) -> None:
+        # ``open(O_EXCL)`` on the final name would be exclusive, too, but shows an empty file until the
+        # content is written. ``rename`` overwrites.
         try:
             os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
         except FileExistsError as error:
-            # A network file system may repeat a request whose answer was lost, and then reports the
-            # name that it has made itself as taken; the second name of our file tells.
+            # A network file system may repeat a request whose answer was lost, and then report that its own
+            # new name exists. Then our file has two names.
             if os.stat(temporary, dir_fd=parent, follow_symlinks=False).st_nlink > 1:
                 return
             raise self._exists(path) from error
@@ -324,8 +331,8 @@ class LocalStorage:
         )
 
     @contextmanager
-    def _reading(self, operation: str, path: str) -> Iterator[None]:
-        """Turn the absence of a file into the contract's error, and other failures too."""
+    def _translate_read_errors(self, operation: str, path: str) -> Iterator[None]:
+        """Turn errors of a read into those of the contract, also that of a missing file."""
         try:
             yield
         except OSError as error:
@@ -342,17 +349,17 @@ class LocalStorage:
         )
 
     @contextmanager
-    def _failures(self, operation: str, path: str) -> Iterator[None]:
-        """Turn errors of the operating system into errors of the contract."""
+    def _translate_errors(self, operation: str, path: str) -> Iterator[None]:
+        """Turn errors of the operating system into those of the contract."""
         try:
             yield
         except OSError as error:
             raise self._failure(operation, path, error) from error
 
     def _too_large(self, path: str) -> StorageError:
-        # A hole takes no space on the disk, and may be larger than any memory.
+        # A sparse file takes no space on the disk, and may be larger than the memory.
         return StorageError(
-            f"read {path!r} failed: the file doesn't fit into memory; see whether it is what it should be",
+            f"read {path!r} failed: the file doesn't fit into memory; check whether it is the right file",
             table=self.root,
             path=path,
             operation="read",

@@ -1,24 +1,18 @@
-"""From a location to a storage: which kind of store a path or URI names.
+"""Open the storage for a path or URI.
 
 ==============================  =============================================================
 plain path, ``file:/``          the local file system
 ``memory://``                   the memory of the process
-``s3://``, ``s3a://``           Amazon S3 and its look-alikes
+``s3://``, ``s3a://``           Amazon S3 and other servers with its protocol
 ``gs://``, ``gcs://``           Google Cloud Storage
 ``abfs://``, ``abfss://``,      Azure Data Lake Storage
 ``az://``
-schemes that fsspec knows, or   through fsspec, for reading; see `generic`
-that were registered with it
+other schemes of fsspec         through fsspec, for reading; see `generic`
 ==============================  =============================================================
 
-``file:`` URIs are percent-decoded by `open_storage`, as URIs of files are everywhere. Object store
-locations are not: there, ``s3://bucket/a%20b`` names the key ``a%20b``, as it does for the vendors'
-own tools. Plain paths are taken as they are; ``~`` is not expanded.
-
-A location begins with its scheme. fsspec's way to put one file system before another
-(``simplecache::s3://…``) isn't taken for a path, but refused: a cache would hold on to a log that grows,
-and in what lies behind it commits might not be kept apart. What is inside an archive has a scheme of its
-own: ``zip://<path inside>::<location of the archive>``.
+`open_storage` percent-decodes ``file:`` URIs, like all programs do. It doesn't decode the URIs of object
+stores: ``s3://bucket/a%20b`` names the key ``a%20b``, as in the vendors' own tools. Plain paths are taken
+as they are; ``~`` isn't expanded.
 """
 
 from __future__ import annotations
@@ -40,9 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = ["open_storage"]
 
-# One letter before the colon is no scheme but a drive; a scheme without a slash is a file name. Names in
+# A single letter before the colon is a drive. Without a slash after the colon it is a file name. Schemes of
 # fsspec may have an underscore, unlike those of URIs.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]+):/")
+# fsspec's chains of file systems, such as ``simplecache::s3://…``, are refused: a cache would miss new
+# commits, and the inner file system may not keep commits apart. An archive has its own scheme:
+# ``zip://<path inside>::<location>``.
 _CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*::")
 
 _RETIRED = {
@@ -53,18 +50,18 @@ _RETIRED = {
 
 
 def open_storage(uri: str, storage_options: Mapping[str, object] | None = None) -> Storage:
-    """The storage whose root is a table's location. No I/O is done.
+    """Open the storage whose root is a table's location. Only fsspec's file systems may do I/O here.
 
     Args:
         uri: a path or URI; a trailing slash makes no difference.
-        storage_options: credentials and settings of the store; the module of each kind of store
-            names them. With ``single_writer`` the user says for any kind that nobody else writes;
-            local paths and memory know no other option and ignore them, because what copies from a
-            store to a directory has one set of options for both.
+        storage_options: credentials and settings of the store; the module of each kind of store lists them.
+            Any kind of store has ``single_writer``, by which the user says that nobody else writes. Local
+            paths and memory ignore all other options, because a copy from a store to a directory has one
+            set of options for both.
 
     Raises:
-        InvalidArgumentError: the location is malformed or of an unknown scheme, or an object store
-            doesn't know an option.
+        InvalidArgumentError: the location is malformed or has an unknown scheme, or an object store doesn't
+            know an option.
         StorageError: the package that the kind of store needs isn't installed.
     """
     scheme = _scheme(uri)
@@ -73,7 +70,7 @@ def open_storage(uri: str, storage_options: Mapping[str, object] | None = None) 
 
 
 def _scheme(uri: str) -> str | None:
-    """The scheme in lower case, or None for a plain path."""
+    """Return the scheme in lower case; None for a plain path."""
     if not uri or "\0" in uri:
         raise InvalidArgumentError(f"{uri!r} isn't a location: expected a path or a URI", uri=uri)
     if chain := _CHAIN.match(uri):
@@ -94,7 +91,7 @@ def _scheme(uri: str) -> str | None:
 
 def _open(scheme: str | None, location: str, options: Mapping[str, object]) -> Storage:
     single_writer = is_single_writer(options, uri=location)
-    # Each kind of store brings a package of its own: it is imported where it is asked for.
+    # Each kind of store needs another package, so it is imported only if it is used.
     match scheme:
         case None | "file":
             return LocalStorage(_local_path(location), single_writer=single_writer)
@@ -120,7 +117,7 @@ def _open(scheme: str | None, location: str, options: Mapping[str, object]) -> S
 
 @contextmanager
 def _extra(name: str, location: str) -> Iterator[None]:
-    """Tell how to install what a kind of store needs."""
+    """Turn a missing package into an error that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -132,7 +129,7 @@ def _extra(name: str, location: str) -> Iterator[None]:
 
 
 def _local_path(location: str) -> str:
-    """The absolute path that a plain path or a decoded ``file:`` URI names."""
+    """Return the absolute path that a plain path or a decoded ``file:`` URI names."""
     path = location
     if _SCHEME.match(location):
         path = location.partition(":")[2]
@@ -143,5 +140,5 @@ def _local_path(location: str) -> str:
                     f"{location!r} names the host {host!r}: expected file:///<path>", uri=location
                 )
             path = f"/{rest}"
-    # POSIX leaves open what `//x` means, so pathlib keeps both slashes.
+    # POSIX doesn't define `//x`, so pathlib keeps both slashes.
     return "/" + str(Path(path).absolute()).lstrip("/")

@@ -1,8 +1,8 @@
-"""A storage in the memory of the process, for tests and for trying things out.
+"""A storage in the memory of the process, for tests and experiments.
 
-``memory://<name>/<path>``: all storages of one process with the same name share their objects, as
-those of one bucket do. Every operation holds one lock, so each is atomic. Nothing is shared between
-processes. (This is not fsspec's ``memory://``, whose objects can't be created exclusively.)
+``memory://<name>/<path>``: storages of one process with the same name share their objects, like those of
+one bucket. Each operation holds one lock, so it is atomic. Processes share nothing. This isn't fsspec's
+``memory://``, which can't create objects exclusively.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MemoryStorage:
 
     Args:
         root: ``memory://<name>`` or ``memory://<name>/<path>``.
-        clock: the modification time of what is written, in epoch milliseconds.
+        clock: returns the modification time of a written object, in epoch milliseconds.
 
     Raises:
         InvalidArgumentError: the root doesn't begin with ``memory://``.
@@ -77,7 +77,7 @@ class MemoryStorage:
         return f"MemoryStorage({self.root!r})"
 
     def __reduce__(self) -> tuple[type[MemoryStorage], tuple[str]]:
-        # In the process that unpickles, the location means that process's own objects.
+        # The process that unpickles it has its own objects.
         return MemoryStorage, (self.root,)
 
     def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
@@ -97,7 +97,7 @@ class MemoryStorage:
         return io.BytesIO(self._object("open", path).data)
 
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
-        """See `Storage.list`; the answer is of the moment when iteration starts."""
+        """See `Storage.list`; it lists the objects at the moment when iteration starts."""
         prefix = _prefix(check_path(directory))
         for info in sorted(self._below(prefix), key=lambda info: info.path):
             name = info.path[len(prefix) :]
@@ -131,7 +131,7 @@ class MemoryStorage:
     @contextmanager
     def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
         """See `Storage.writer`."""
-        buffer = _Kept()
+        buffer = _LastingBuffer()
         yield buffer
         self._put(path, buffer.content(), overwrite=overwrite)
 
@@ -142,7 +142,7 @@ class MemoryStorage:
                 self._bucket.objects.pop(self._key(path), None)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
-        """Set the modification time of an object, in epoch milliseconds: make a test's past.
+        """Set the modification time of an object, in epoch milliseconds; for tests.
 
         Raises:
             ObjectNotFoundError: there is no such object.
@@ -189,18 +189,19 @@ class MemoryStorage:
         )
 
 
-class _Kept(io.BytesIO):
-    """A buffer whose content outlives ``close``, which writers of parquet may call."""
+class _LastingBuffer(io.BytesIO):
+    """A buffer that keeps its content after ``close``, which Parquet writers may call."""
 
     _content: bytes | None = None
 
     def close(self) -> None:
+        """Close the buffer, and keep its content."""
         if not self.closed:
             self._content = self.getvalue()
         super().close()
 
     def content(self) -> bytes:
-        """All that was written."""
+        """Return everything that was written."""
         return self.getvalue() if self._content is None else self._content
 
 

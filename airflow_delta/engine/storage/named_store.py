@@ -1,12 +1,11 @@
-"""Locations taken apart, to tell whether two of them lie in the same store.
+"""Parsed locations and stores, to find out whether two locations are in the same store.
 
-`Location` is what a path of the log says; nothing of it is believed, and no request ever goes to the host
-that it names. `NamedStore` is a store that the user has named: that of a table, or of a prefix that a table
-may read. A file of the log is opened through a named store, by the name that the user has for it, or not
-at all.
+`Location` is a location from the log. It isn't trusted: no request ever goes to the host that it names.
+`NamedStore` is a store that the user has named: the table's, or that of a prefix that the table may read. A
+file of the log is opened through a named store, with the user's name of it, or not at all.
 
-The same store goes by several names: ``s3://`` and ``s3a://``, an account in the location or in an option.
-`NamedStore.holds` compares what they stand for.
+A store has several names: ``s3://`` and ``s3a://``, or an account in the URI or in an option.
+`NamedStore.holds` compares what they mean.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _KINDS = {
     "wasb": "azure",
     "wasbs": "azure",
 }
-"""The kind of store that a scheme stands for; through all others only fsspec reads."""
+"""The kind of store for each scheme. All other schemes are read through fsspec."""
 
 AZURE_CLOUDS = frozenset(
     {
@@ -50,27 +49,28 @@ AZURE_CLOUDS = frozenset(
         "fabric.microsoft.com",
     }
 )
-"""The clouds of Azure, by what the hosts of their accounts end with."""
+"""The clouds of Azure: the ends of the hosts of their accounts."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*):(?=/)(//)?")
 _AZURE_HOST = re.compile(r"([^.@/]+)\.(?:dfs|blob)\.([^@/]+)")
-_AZURE_PLACE = re.compile(r"abfss://([^@/]+)@([^.@/]+)\.dfs\.([^/]+)")
+_AZURE_LOCATION = re.compile(r"abfss://([^@/]+)@([^.@/]+)\.dfs\.([^/]+)")
 
 
 def store_kind(scheme: str) -> str:
-    """The kind of store that a scheme stands for: itself, where it is no store of the engine."""
+    """Return the kind of store of a scheme; for a scheme of fsspec, the scheme itself."""
     return _KINDS.get(scheme.lower(), scheme.lower())
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A decoded, absolute location, taken apart.
+    """A decoded, absolute location in parts.
 
     Attributes:
         kind: the kind of store.
-        authority: the bucket, or container and account; the host of a ``file:`` URI, else empty there.
+        authority: the bucket, or container and account. For local files the host of a ``file:`` URI, else
+            empty.
         path: the path in it, without a leading slash.
-        text: the location itself.
+        text: the whole location.
     """
 
     kind: str
@@ -80,14 +80,14 @@ class Location:
 
     @classmethod
     def of(cls, text: str, *, table: str | None = None) -> Location:
-        """Take a location apart.
+        """Parse a location.
 
         Args:
             text: the location.
-            table: that of the table whose log has it, for the error.
+            table: the location of the table whose log has it, for the error.
 
         Raises:
-            CorruptLogError: it is relative, or holds a NUL, which no name of a file does. Facts: path.
+            CorruptLogError: it is relative, or contains a NUL, which file names can't. Facts: path.
         """
         match = _SCHEME.match(text)
         if "\0" in text or not (match or text.startswith("/")):
@@ -105,7 +105,7 @@ class Location:
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """The parts of the path; a file system's without those that stand for no step."""
+        """The segments of the path; for a file system without empty ones and ``.``."""
         parts = self.path.split("/")
         if self.kind == LOCAL:
             return tuple(part for part in parts if part not in ("", "."))
@@ -113,7 +113,7 @@ class Location:
 
     @property
     def shown(self) -> str:
-        """The location for messages: without a name and password in front of a host."""
+        """The location for messages: without a user name and password before the host."""
         user, at, host = self.authority.rpartition("@")
         if not at or (self.kind == "azure" and ":" not in user):
             return self.text
@@ -122,15 +122,15 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class NamedStore:
-    """A store that the user has named, and the directory in it that was meant.
+    """A store that the user has named, with the named directory in it.
 
     Attributes:
         kind: the kind of store.
-        container: the location of the bucket or container in the user's words; of a local path, the path.
+        container: the location of the bucket or container as the user wrote it; for a local path, the path.
         authority: the bucket, or in Azure the container.
         account: in Azure the account; else empty.
-        cloud: in Azure the cloud; None for a server that stands in for one, and outside of Azure.
-        bases: the segments of the directory; of a local one also those with links resolved.
+        cloud: in Azure the cloud; None for another server with its protocol, and outside of Azure.
+        bases: the segments of the directory; for a local one also those with links resolved.
     """
 
     kind: str
@@ -142,7 +142,7 @@ class NamedStore:
 
     @classmethod
     def of(cls, storage: Storage) -> NamedStore:
-        """The store of a location that the user has opened."""
+        """Return the store of a storage that the user has opened."""
         found = Location.of(storage.root)
         if found.kind == LOCAL:
             real = Location.of(os.path.realpath(storage.root))
@@ -153,15 +153,15 @@ class NamedStore:
         container = found.text[: len(found.text) - len(found.path)].rstrip("/")
         authority, account, cloud = found.authority, "", None
         if found.kind == "azure":
-            authority, account, cloud = _azure(storage.canonical_location, path)
+            authority, account, cloud = _parse_azure(storage.canonical_location, path)
         return cls(found.kind, container, authority, account, cloud, (base,))
 
     def holds(self, location: Location, *, account: str = "") -> bool:
-        """Whether a location is in this store: whatever directory was meant.
+        """Whether a location is in this store, in any directory.
 
         Args:
-            location: a location of a log.
-            account: of Azure, that of locations which don't name one.
+            location: a location from a log.
+            account: in Azure, the account of locations that don't name one.
         """
         if location.kind != self.kind:
             return False
@@ -175,23 +175,23 @@ class NamedStore:
         match = _AZURE_HOST.fullmatch(host.lower())
         if match is None or match[1] != self.account:
             return False
-        # A server that stands in for Azure is named by an option, and has the accounts of any cloud.
+        # Another server with Azure's protocol is set by an option, and may have the accounts of any cloud.
         return match[2] in AZURE_CLOUDS if self.cloud is None else match[2] == self.cloud
 
     def below(self, segments: tuple[str, ...]) -> tuple[str, ...] | None:
-        """What follows the directory that was meant in some segments; None outside of it."""
+        """Return the segments below the named directory; None if they aren't below it."""
         for base in self.bases:
             if segments[: len(base)] == base:
                 return segments[len(base) :]
         return None
 
 
-def _azure(place: str, path: str) -> tuple[str, str, str | None]:
-    """Container, account and cloud of a place in Azure; see `canonical_location`."""
-    base = place.removesuffix(f"/{path}") if path else place
-    if match := _AZURE_PLACE.fullmatch(base):
+def _parse_azure(location: str, path: str) -> tuple[str, str, str | None]:
+    """Return container, account and cloud of a canonical location in Azure."""
+    base = location.removesuffix(f"/{path}") if path else location
+    if match := _AZURE_LOCATION.fullmatch(base):
         return match[1], match[2], match[3].lower()
     container, at, account = base.rpartition("/")[2].partition("@")
     if not at:
-        raise InvalidArgumentError(f"{place!r} isn't a place in Azure")
+        raise InvalidArgumentError(f"{location!r} isn't a location in Azure")
     return container, account, None

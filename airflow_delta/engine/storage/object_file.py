@@ -1,8 +1,8 @@
-"""A seekable file over ranged reads: what readers of parquet need to read from an object store.
+"""A seekable file over range requests, so that Parquet readers can read from an object store.
 
-Every request costs a round trip of tens of milliseconds, in which a megabyte could have been sent.
-So an object of up to a megabyte is fetched whole by the first read, and of a larger one each
-request fetches at least a megabyte; the columns of a checkpoint lie close together.
+A request costs a round trip of tens of milliseconds, in which a megabyte can be sent. So the first read
+fetches an object of up to a megabyte as a whole. For a larger object, each request fetches at least a
+megabyte, because the columns of a checkpoint are close together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ObjectFile(io.BufferedIOBase):
     """A read-only file over a function that reads ranges; not for several threads at once.
 
     Args:
-        read_range: gives ``length`` bytes from ``start``.
+        read_range: reads ``length`` bytes from ``start``.
         size: the size of the object in bytes.
     """
 
@@ -59,7 +59,7 @@ class ObjectFile(io.BufferedIOBase):
         return position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to ``size`` bytes from the current position; all of the rest by default.
+        """Read up to ``size`` bytes from the current position; by default all of the rest.
 
         Raises:
             ValueError: the file is closed.
@@ -79,7 +79,7 @@ class ObjectFile(io.BufferedIOBase):
         return self._buffer[offset : offset + length]
 
     def read1(self, size: int = -1, /) -> bytes:
-        """As `read`."""
+        """Like `read`."""
         return self.read(size)
 
     def _fetch(self, length: int) -> None:

@@ -1,27 +1,21 @@
 """A location in an object store (S3, GCS or Azure) as a storage, through obstore.
 
-One class for all three, because obstore gives them one interface. What differs is told by the
-modules `s3`, `gcs` and `azure`, which also read URIs and options.
+The modules `s3`, `gcs` and `azure` parse URIs and options, and say how the stores differ.
 
-**Creation.** ``create`` is a single conditional PUT: ``If-None-Match: *`` on S3 and Azure,
-``x-goog-if-generation-match: 0`` on GCS. The store itself refuses the second writer. Where it can't,
-and the user says that there is one writer (`single_writer`), ``create`` looks and then writes.
-
-**Ambiguous outcomes.** A PUT whose answer is lost is sent again by obstore, and the repetition then
-meets the object of the first try: `ObjectExistsError` can mean that the caller's own bytes are
-there. Any other failure, a timeout above all, leaves open whether they are. Who must know reads the
-object back and compares; transactions do. `ObjectExistsError` is raised only where an object was
-seen.
-
-**Listing.** Stores that list in order and start anywhere (S3, GCS) are listed flat from the start
-asked for, which spares the pages of names before it; whole sub-directories are jumped over. A walk
-lists them from several places at once (`parallel_listing`). Others are listed with a delimiter, and
-sorted here, and walked page by page.
-
-**Streaming.** ``writer`` collects the object in a temporary file and uploads it on a clean exit, so
-that an abandoned one has cost the store nothing. Up to 16 MiB it is one PUT, conditional without
-``overwrite``. Larger ones are uploaded in parts (`upload_parts`), whose publication can't be made
-conditional: whether the object is there is looked up before the upload, and again before it is published.
+* **Creation** is one conditional PUT: ``If-None-Match: *`` on S3 and Azure, ``x-goog-if-generation-match:
+  0`` on GCS. If the store can't do that, and the user says that there is one writer (`single_writer`),
+  ``create`` checks and then writes.
+* **Ambiguous outcomes.** obstore repeats a PUT whose answer is lost, and the repetition may meet the object
+  of the first try. So `ObjectExistsError` may mean that the caller's own bytes are there. After any other
+  failure, such as a timeout, it is unknown whether they are. A caller that must know reads the object back,
+  as commits do.
+* **Listing.** S3 and GCS list in order from any name on, so listings are flat and skip whole
+  sub-directories; a walk sends several requests at once (`parallel_listing`). Azure lists with a delimiter,
+  and this module sorts.
+* **Streaming.** ``writer`` writes to a temporary file and uploads it on a clean exit. Up to 16 MiB are one
+  PUT, which is conditional without ``overwrite``. Larger files are uploaded in parts (`upload_parts`),
+  whose publication can't be conditional. So it is checked before the upload, and again before the
+  publication, that the object doesn't exist.
 """
 
 from __future__ import annotations
@@ -49,7 +43,7 @@ from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, che
 from airflow_delta.engine.storage.checked_file import CheckedWriter
 from airflow_delta.engine.storage.exclusive_put import honours_conditional_put
 from airflow_delta.engine.storage.object_file import ObjectFile
-from airflow_delta.engine.storage.obstore_errors import failures, is_object_exists_error
+from airflow_delta.engine.storage.obstore_errors import is_object_exists_error, translate_errors
 from airflow_delta.engine.storage.parallel_listing import AFTER_ALL, walk_in_parallel
 from airflow_delta.engine.storage.upload_parts import upload_in_parts
 
@@ -57,9 +51,9 @@ __all__ = ["ObjectStorage"]
 
 _Result = TypeVar("_Result")
 
-# A store answers a listing in pages of up to a thousand names.
+# A store lists up to a thousand names in a page.
 _PAGE = 1000
-# How many keys of a long list are taken at a time, where one request deletes one object.
+# The number of keys that are deleted at a time, if one request deletes one object.
 _SINGLE_DELETES = 1000
 _THREADS = 32
 # Objects above this many bytes are uploaded in parts; the client holds smaller ones in memory.
@@ -74,15 +68,15 @@ class ObjectStorage:
     """A storage over the objects below one location of an object store.
 
     Args:
-        root: the location as the user named it.
-        place: see `Storage.canonical_location`.
-        store: obstore's store, bound to the location by its prefix.
-        capabilities: what the store can do. With ``start_after`` it must list in the order of the
-            names' UTF-8 bytes.
-        delete_batch: how many objects one request of the store can delete.
-        unfit: characters that the store can't keep in a name.
-        unproven: a name for the store, where it must first be tried whether it honours conditional
-            writes; see `exclusive_put`.
+        root: the location as the user wrote it.
+        canonical_location: see `Storage.canonical_location`.
+        store: obstore's store, with the location as its prefix.
+        capabilities: what the store can do. With ``start_after`` it must list in the order of the names'
+            UTF-8 bytes.
+        delete_batch: the number of objects that one request can delete.
+        unfit: characters that names in the store can't contain.
+        unproven: a name for the store, if it must first be tried whether it honours conditional writes; see
+            `exclusive_put`. Else None.
         single_writer: whether the user says that there is one writer; see `single_writer`.
     """
 
@@ -101,7 +95,7 @@ class ObjectStorage:
         if length == 0:
             self.head(path)
             return b""
-        with self._failures("read", path):
+        with self._translate_errors("read", path):
             if start == 0 and length is None:
                 return bytes(self.store.get(key).bytes())
             span = {"offset": start} if length is None else (start, start + length)
@@ -136,7 +130,7 @@ class ObjectStorage:
                 yield info
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
-        """See `Storage.walk`, and the module for how many requests there are at a time."""
+        """See `Storage.walk`; with several requests at a time if the store lists in order."""
         if self._is_unfit(directory):
             return
         prefix = self._prefix(directory)
@@ -149,7 +143,7 @@ class ObjectStorage:
     def level(self, directory: str) -> Level:
         """See `Storage.level`."""
         prefix = self._prefix(directory)
-        with self._failures("list", directory):
+        with self._translate_errors("list", directory):
             found = self.store.list_with_delimiter(prefix or None)
         folders = [path.rstrip("/") for path in found["common_prefixes"]]
         return Level([*map(_info, found["objects"])], folders)
@@ -157,8 +151,8 @@ class ObjectStorage:
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
         key = self._key(path)
-        with self._failures("head", path):
-            # Under the name that was asked for: before obstore 0.12 `head` told the prefix as well.
+        with self._translate_errors("head", path):
+            # With the requested path, because before obstore 0.12 `head` returned the prefix, too.
             return replace(_info(self.store.head(key)), path=path)
 
     def create(self, path: str, data: bytes) -> None:
@@ -168,44 +162,45 @@ class ObjectStorage:
     def replace(self, path: str, data: bytes) -> None:
         """See `Storage.replace`."""
         key = self._key(path)
-        with self._failures("replace", path):
+        with self._translate_errors("replace", path):
             self.store.put(key, data, mode="overwrite")
 
     @contextmanager
     def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
-        """See `Storage.writer`, and the module for what is kept where."""
+        """See `Storage.writer`, and the module for how it is uploaded."""
         key = self._key(path)
         with ExitStack() as stack:
-            with self._failures("writer", path):
+            with self._translate_errors("writer", path):
                 made = tempfile.TemporaryDirectory(prefix="airflow-delta-")
                 local = Path(stack.enter_context(made), "object")
                 file = local.open("wb")
             stack.callback(_abandon, file)
-            yield cast("BinaryIO", CheckedWriter(file, lambda: self._failures("writer", path)))
-            with self._failures("writer", path):
+            yield cast(
+                "BinaryIO", CheckedWriter(file, lambda: self._translate_errors("writer", path))
+            )
+            with self._translate_errors("writer", path):
                 file.close()
                 large = local.stat().st_size > _LARGE
             if large:
                 self._upload(path, local, overwrite=overwrite)
             elif overwrite:
-                with self._failures("replace", path):
+                with self._translate_errors("replace", path):
                     self.store.put(key, local, mode="overwrite", use_multipart=False)
             else:
                 self._create(path, local)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """See `Storage.delete`; in batches, or in parallel where the store has no batches."""
-        # A log can name what no object can be called: then there is none either.
+        """See `Storage.delete`; in batches, or in parallel if the store has no batches."""
+        # A log can contain a name that no object can have, so there is no such object.
         remaining = (self._key(path) for path in paths if not self._is_unfit(path))
         size = self.delete_batch if self.delete_batch > 1 else _SINGLE_DELETES
         while batch := [*islice(remaining, size)]:
             self._delete_batch(batch)
 
     def _key(self, path: str) -> str:
-        """The path, once it is known that the store will keep it as it is.
+        """Return a path as a key, if the store keeps it unchanged.
 
-        Empty and ``.`` segments are refused: obstore drops some of them, and would then name a
-        different object.
+        Empty and ``.`` segments are refused: obstore drops some of them, which makes it another object.
         """
         segments = check_path(path).split("/")
         if "" in segments or "." in segments or self._is_unfit(path):
@@ -217,7 +212,7 @@ class ObjectStorage:
         return path
 
     def _is_unfit(self, path: str) -> bool:
-        """Whether a path below the root has a character that the store can't keep."""
+        """Whether a path below the root has a character that names in the store can't contain."""
         return any(unfit in check_path(path) for unfit in self.unfit)
 
     def _prefix(self, directory: str) -> str:
@@ -232,7 +227,7 @@ class ObjectStorage:
 
     def _create(self, path: str, data: bytes | Path) -> None:
         key = self._key(path)
-        with self._failures("create", path):
+        with self._translate_errors("create", path):
             if not self._puts_exclusively(path):
                 self._refuse_existing(path)
                 self.store.put(key, data, mode="overwrite")
@@ -249,11 +244,14 @@ class ObjectStorage:
                 ) from None
 
     def _upload(self, path: str, file: Path, *, overwrite: bool) -> None:
-        """Publish a large file; see the module for how exclusive that is."""
+        """Upload and publish a large file; see the module for how exclusive that is."""
         if not overwrite:
             self._puts_exclusively(path)  # A store that is refused is refused whatever the size.
             self._refuse_existing(path)
-        with self._failures("writer", path), upload_in_parts(self.store, path, file) as publish:
+        with (
+            self._translate_errors("writer", path),
+            upload_in_parts(self.store, path, file) as publish,
+        ):
             if overwrite:
                 publish()
                 return
@@ -261,7 +259,7 @@ class ObjectStorage:
             try:
                 publish()
             except (BaseError, OSError):
-                # The answer was lost; or another writer was faster, and Azure dropped these blocks for his.
+                # The answer was lost; or another writer was faster, and Azure dropped our blocks.
                 self._refuse_existing(path)
                 raise
 
@@ -270,7 +268,11 @@ class ObjectStorage:
             raise self._exists(path)
 
     def _puts_exclusively(self, path: str) -> bool:
-        """Whether the store can; where it can't and must, that is an error."""
+        """Return whether the store creates exclusively; False only if there is one writer.
+
+        Raises:
+            UnsafeStorageError: it doesn't, and there may be several writers.
+        """
         if not self.capabilities.put_if_absent:
             problem = "the store is set up without conditional writes"
         elif self.unproven is None or honours_conditional_put(
@@ -282,7 +284,7 @@ class ObjectStorage:
         if self.single_writer:
             return False
         raise UnsafeStorageError(
-            f"create {path!r}: {problem}, so that writers would overwrite each other's commits; use a "
+            f"create {path!r}: {problem}, so writers would overwrite each other's commits; use a "
             "store that honours conditional writes, or say with the storage option 'single_writer' "
             "that nobody else writes to the table",
             **self._facts(path),
@@ -309,14 +311,14 @@ class ObjectStorage:
             try:
                 self.store.delete(keys)
             except (BaseError, FileNotFoundError):
-                # Azure reports a batch as failed for an object that isn't there. What else may have
-                # been wrong shows up again when each object is deleted for itself.
+                # Azure reports a batch with a missing object as failed. If there was another error, it
+                # occurs again when each object is deleted individually.
                 at_once = False
         if not at_once:
             self._in_parallel(self._delete_one, keys)
 
     def _delete_one(self, key: str) -> None:
-        with self._failures("delete", key), suppress(FileNotFoundError):
+        with self._translate_errors("delete", key), suppress(FileNotFoundError):
             self.store.delete(key)
 
     def _list_flat(self, prefix: str, start_after: str) -> Iterator[FileInfo]:
@@ -331,20 +333,20 @@ class ObjectStorage:
                         yield _info(meta)
                 child, slash, _ = page[-1]["path"][len(below) :].partition("/")
                 if slash and len(page) == _PAGE:
-                    # The page ended inside a sub-directory: list on from behind it.
+                    # The page ended inside a sub-directory: continue after it.
                     offset = f"{below}{child}/{AFTER_ALL}"
                     more = True
                     break
 
     def _pages(self, prefix: str, offset: str | None = None) -> Iterator[Sequence[Any]]:
-        """The objects below a prefix, at any depth, in the non-empty pages of the store."""
-        with self._failures("list", prefix):
+        """Yield the objects below a prefix, at any depth, in the store's non-empty pages."""
+        with self._translate_errors("list", prefix):
             for page in self.store.list(prefix or None, offset=offset, chunk_size=_PAGE):
                 if page:
                     yield page
 
     def _page(self, prefix: str, offset: str | None) -> Sequence[FileInfo]:
-        """The first of `_pages`."""
+        """Return the first of `_pages`."""
         return [*map(_info, next(self._pages(prefix, offset), ()))]
 
     def _list_delimited(self, prefix: str) -> Iterator[FileInfo]:
@@ -359,12 +361,12 @@ class ObjectStorage:
         with ThreadPoolExecutor(min(_THREADS, len(paths))) as threads:
             return [*threads.map(function, paths)]
 
-    def _failures(self, operation: str, path: str) -> AbstractContextManager[None]:
-        return failures(operation, path, root=self.root)
+    def _translate_errors(self, operation: str, path: str) -> AbstractContextManager[None]:
+        return translate_errors(operation, path, root=self.root)
 
 
 def _abandon(file: BinaryIO) -> None:
-    """Close a file of which the rest of the content needn't arrive."""
+    """Close a file whose content isn't needed any more."""
     with suppress(OSError):
         file.close()
 

@@ -1,14 +1,17 @@
-"""Errors of obstore as errors of the storage contract.
+"""Turn the errors of obstore into those of the storage contract.
 
-obstore raises a few built-in exceptions and some of its own. Their text goes on for a page of debug
-output, and may hold signed URLs and tokens; only its first paragraph is passed on, without queries
-of URLs, and the errors are not chained, because a traceback would show them whole.
+obstore's messages have a page of debug output, and may contain signed URLs and tokens. Only the first
+paragraph is used, without the queries of URLs. The errors aren't chained, because a traceback would show
+them completely.
 
-**Refusals.** A write that fails leaves open whether it took effect, but for two cases. The store
-answered the first and only request with a refusal (HTTP 4xx: wrong credentials, no permission, no
-such bucket). Or the request that failed wasn't one for the object: the client didn't come by
-credentials, which it asks for before it sends anything. Both can just be read in obstore's text,
-which tells of repetitions between the time and the answer; another text counts as "can't tell".
+After a failed write it is unknown whether the object was written, with two exceptions
+(`NothingWrittenError`):
+
+* The store refused the first and only request (HTTP 4xx: wrong credentials, no permission, no such bucket).
+* The failed request wasn't one for the object: the client didn't get the credentials that it needs first.
+
+Both can only be recognised by obstore's message, which mentions repetitions between the time and the
+answer. Any other message counts as unknown.
 """
 
 from __future__ import annotations
@@ -33,22 +36,22 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.storage.client_settings import build_client_settings
 from airflow_delta.engine.storage.store_arguments import StoreLocation, StoreOptions
 
-__all__ = ["build_store", "failures", "is_object_exists_error", "reason"]
+__all__ = ["build_store", "describe_error", "is_object_exists_error", "translate_errors"]
 
 _QUERY = re.compile(r"\?\S+")
 _DEBUG = "\n\nDebug source"
 _CONTAINER_MISSING = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 _NO_CONTAINER = "the bucket or container doesn't exist"
 _WRITES = ("create", "replace")
-# Not the statuses that say when and in what state, not whether: timeout, conflict, precondition,
-# too many requests.
+# Without the statuses after which the request may have been executed, or may be repeated: timeout,
+# conflict, precondition, too many requests.
 _REFUSED = re.compile(
     r"Error performing \w+ \S+ in \S+ - Server returned non-2xx status code: "
     r"4(?!08|09|12|29)\d\d\b"
 )
 _SAW_OBJECT = re.compile(r"status code: 412\b|<Code>BlobAlreadyExists</Code>")
 _REQUEST = re.compile(r"Error performing \w+ (\S+) in \S")
-# Paths that look the same in every URL, however its writer encodes; commits have such.
+# The characters that every client leaves unencoded in URLs. The paths of commits have no others.
 _PLAIN = frozenset(string.ascii_letters + string.digits + "/._-")
 
 
@@ -60,14 +63,14 @@ def build_store(
     *,
     variables: str,
 ) -> Any:
-    """Obstore's store, bound to a location.
+    """Make obstore's store for a location.
 
     Args:
-        store_class: obstore's class of the stores of one kind.
+        store_class: obstore's class for the kind of store.
         container: the bucket or container.
-        location: where the store is bound to.
-        options: what the user has set.
-        variables: what the names of the store's environment variables begin with.
+        location: the location.
+        options: the user's options.
+        variables: the prefix of the store's environment variables.
 
     Raises:
         InvalidArgumentError: the options contradict each other, or one can't be used.
@@ -82,28 +85,27 @@ def build_store(
     except (BaseError, OSError, ValueError) as error:
         raise InvalidArgumentError(
             f"{location.root!r} can't be opened with these storage options and this environment: "
-            f"{reason(error)}",
+            f"{describe_error(error)}",
             uri=location.root,
         ) from None
 
 
 @contextmanager
-def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
-    """Raise errors of the contract for what obstore raises in the block.
+def translate_errors(operation: str, path: str, *, root: str) -> Iterator[None]:
+    """Turn errors of obstore in the block into those of the contract.
 
     Args:
-        operation: what the block does; only ``read`` and ``head`` can find an object missing, and
-            only ``create`` and ``replace`` write.
-        path: for which object or directory.
+        operation: what the block does. Only ``read`` and ``head`` can raise `ObjectNotFoundError`; only
+            ``create`` and ``replace`` write.
+        path: the object or directory.
         root: the root of the storage.
 
     Raises:
-        ObjectNotFoundError: the object to be read isn't there.
+        ObjectNotFoundError: the object to read doesn't exist.
         UnsafeStorageError: the store is set up without conditional writes.
-        InvalidArgumentError: the store can't keep an object of that name.
-        BucketNotFoundError: the store says that there is no such bucket or container.
+        InvalidArgumentError: the store can't have an object with that name.
         NothingWrittenError: the store refused the write, or it wasn't sent.
-        StorageError: anything else.
+        StorageError: any other error.
     """
     facts = {"table": root, "path": path, "operation": operation}
     try:
@@ -114,36 +116,37 @@ def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
             raise ObjectNotFoundError(
                 f"{operation} {path!r}: there is no such object", **facts
             ) from None
-        # An upload in parts, too, may be what isn't there.
+        # For an upload in parts, the missing object may be the upload.
         unclear = object_missing and operation == "writer"
-        why = reason(error) if unclear else _NO_CONTAINER
+        why = describe_error(error) if unclear else _NO_CONTAINER
         raise _failure(error, why, facts) from None
     except NotImplementedError:
         raise UnsafeStorageError(
-            f"{operation} {path!r}: the store can't write so that it surely doesn't overwrite, and "
-            "without that no commit is safe; see the storage option 'single_writer'",
+            f"{operation} {path!r}: the store can't create an object exclusively, and without that no "
+            "commit is safe; see the storage option 'single_writer'",
             **facts,
         ) from None
     except InvalidArgumentError:
         raise
     except ValueError as error:
         raise InvalidArgumentError(
-            f"{operation} {path!r}: the store can't keep such a name: {reason(error)}", **facts
+            f"{operation} {path!r}: the store can't have such a name: {describe_error(error)}",
+            **facts,
         ) from None
     except (BaseError, OSError) as error:
-        why = _NO_CONTAINER if _names_container(str(error)) else reason(error)
+        why = _NO_CONTAINER if _names_container(str(error)) else describe_error(error)
         raise _failure(error, why, facts) from None
 
 
-def reason(error: Exception) -> str:
-    """What obstore says was wrong, without what must not be logged."""
+def describe_error(error: Exception) -> str:
+    """Return obstore's message without debug output and secrets."""
     return _QUERY.sub("?…", str(error).partition(_DEBUG)[0])
 
 
 def is_object_exists_error(error: Exception) -> bool:
-    """Whether a store certainly refused to create an object because there is one.
+    """Whether an error proves that the object exists.
 
-    S3 answers 409 when two requests collided and neither has won yet, and obstore raises the same error.
+    obstore raises the same error if S3 answers 409, because two requests collided and neither has won yet.
     """
     return _SAW_OBJECT.search(str(error)) is not None
 
@@ -166,7 +169,7 @@ def _names_container(text: str) -> bool:
 
 
 def _was_for_another(text: str, path: str) -> bool:
-    """Whether the request that failed was certainly not one for the object."""
+    """Whether the failed request certainly wasn't one for the object."""
     request = _REQUEST.search(text)
     if request is None or not _PLAIN.issuperset(path):
         return False

@@ -1,11 +1,11 @@
-"""Amazon S3 and stores that speak its protocol: ``s3://<bucket>/<path>``, or ``s3a://``.
+"""Amazon S3 and other servers with its protocol: ``s3://<bucket>/<path>``, or ``s3a://``.
 
-What the options leave open is taken from the environment: the ``AWS_…`` variables, a web identity
+Settings that aren't storage options come from the environment: the ``AWS_…`` variables, a web identity
 token, or the role of the container or machine.
 
-Amazon S3 honours conditional writes since 2024. Look-alikes, which are named by an endpoint, have to
-prove it; see `exclusive_put`. The directory buckets of S3 Express list in no order and can't start
-a listing late.
+Amazon S3 honours conditional writes. Other servers, which are set by an endpoint, have to prove that they
+do; see `exclusive_put`. The directory buckets of S3 Express list in no order and can't start a listing at a
+name.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ S3_OPTIONS: OptionNames = {
     "conditional_put": ("aws_conditional_put", "conditional_put"),
 }
 
-# deltalake's ways to commit without conditional writes. Taking part in them would mix two kinds of
-# mutual exclusion, which don't exclude each other.
+# deltalake's options for commits without conditional writes. Two writers with different kinds of mutual
+# exclusion wouldn't exclude each other.
 _OTHER_COMMITS = frozenset(
     {"aws_s3_locking_provider", "aws_s3_allow_unsafe_rename", "delta_dynamo_table_name"}
 )
@@ -71,13 +71,13 @@ _OTHER_COMMITS = frozenset(
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
-# Buckets have names of their own in all regions of the one, and again in those of the other.
+# The names of buckets are unique within each of these two, over all its regions.
 _AMAZON = "amazonaws.com"
 _AMAZON_IN_CHINA = "amazonaws.com.cn"
 
 
 def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
-    """The storage of a location in S3. No I/O is done.
+    """Make the storage of a location in S3. No I/O is done.
 
     Args:
         uri: ``s3://<bucket>/<path>`` or ``s3a://<bucket>/<path>``.
@@ -90,22 +90,21 @@ def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     for option in options:
         if option.lower() in _OTHER_COMMITS:
             raise InvalidArgumentError(
-                f"the storage option {option!r} asks for commits without conditional writes, and "
-                "here every commit is a conditional write: all writers of the table must use "
-                "conditional writes, then drop the option; or there must be only one, then say so "
-                "with 'single_writer'",
+                f"the storage option {option!r} is for commits without conditional writes, and here every "
+                "commit is a conditional write. If all writers of the table use conditional writes, drop "
+                "the option; if there is only one writer, say so with 'single_writer'",
                 option=option,
             )
     known = read_options(options, S3_OPTIONS, kind="S3")
     express = location.container.endswith("--x-s3") or known.store.get("s3_express") == "true"
     endpoint = known.store.get("endpoint") or _endpoint_of_environment()
     if endpoint:
-        # The client reads the same variables, and lets some of them come before the option.
+        # The client reads the same variables, and some of them override the option.
         known.store["endpoint"] = endpoint
         if os.environ.get(_ENDPOINT_VARIABLES[0]):
             known.store[_ENDPOINT_VARIABLES[0].lower()] = endpoint
         if endpoint.startswith("http://") and "AWS_ALLOW_HTTP" not in os.environ:
-            # A variable that says http:// asks for it as an option does. Else the client only says
+            # A variable with http:// is consent to http, like an option. Without it the client fails with
             # "builder error".
             known.client.setdefault("allow_http", "true")
     return ObjectStorage(
@@ -138,12 +137,12 @@ def _names_bucket_in_host(known: StoreOptions) -> bool:
 
 
 def _canonical_location(location: StoreLocation, endpoint: str | None, *, in_host: bool) -> str:
-    """Which store and where; see `canonical_location`.
+    """Build the canonical location; see the module `canonical_location`.
 
     Args:
         location: the location.
         endpoint: the server; None for Amazon's.
-        in_host: whether the endpoint names the bucket as well.
+        in_host: whether the endpoint's host includes the bucket.
     """
     server = None if endpoint is None else Endpoint.of(endpoint)
     if server is None or server.is_below(_AMAZON):

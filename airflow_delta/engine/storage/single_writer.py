@@ -1,11 +1,9 @@
-"""The user's word that a table has one writer: the storage option ``single_writer``.
+"""The storage option ``single_writer``, by which the user says that a table has one writer.
 
-A commit is an object that must not exist yet, and not every store can create one exclusively. Such a
-store is refused for commits, unless the user says that nobody else writes to the table. Then, and only
-where the store can't do better, ``create`` looks whether the object is there and writes it if not.
-
-What that gives up is told in docs/how-to/object-stores.md: of two writers who look at the same time,
-one overwrites the other's commit, and neither is told.
+A commit is an object that must not exist yet, and not every store can create one exclusively. Without this
+option such a store refuses commits. With it, ``create`` checks whether the object exists and then writes
+it, but only if the store has nothing better. Two writers that check at the same time overwrite each other's
+commits, and neither notices it; see docs/how-to/object-stores.md.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ def is_single_writer(options: Mapping[str, object], *, uri: str | None = None) -
 
     Args:
         options: the storage options.
-        uri: the location they are for, where it is known; for messages.
+        uri: their location, if it is known; for messages.
 
     Raises:
         InvalidArgumentError: the option is neither true nor false, or is given twice.
@@ -45,5 +43,5 @@ def is_single_writer(options: Mapping[str, object], *, uri: str | None = None) -
 
 
 def drop_single_writer(options: Mapping[str, object]) -> dict[str, object]:
-    """The other storage options."""
+    """Return the other storage options."""
     return {option: value for option, value in options.items() if option.lower() != SINGLE_WRITER}

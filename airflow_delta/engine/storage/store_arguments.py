@@ -1,11 +1,10 @@
-"""What users pass to name and set up an object store: URIs and storage options.
+"""Parse the arguments for object stores: URIs and storage options.
 
-The same option goes by several names: those of the vendors' environment variables, which deltalake
-shares, and those of fsspec. Each store's module lists the names it takes; they are matched without
-regard to case. A name that isn't listed is an error, because a credential that is silently ignored
-turns into somebody else's credential found in the environment.
+An option has several names: those of the vendors' environment variables, which deltalake uses, too, and
+those of fsspec. The module of each store lists them; case doesn't matter. An unknown name is an error,
+because a credential that is silently ignored would be replaced by another one from the environment.
 
-Values of options may be secrets: they appear in no message.
+Values of options may be secrets, so no message contains them.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ class StoreLocation:
     """A location in an object store: ``<scheme>://<container>/<prefix>``.
 
     Attributes:
-        root: the location as the user named it, without a trailing slash.
-        container: what stands between the slashes: a bucket, or a container and its account.
+        root: the location as the user wrote it, without a trailing slash.
+        container: the bucket, or the container with its account.
         prefix: the path below the container, without slashes at its ends; may be empty.
     """
 
@@ -67,7 +66,7 @@ class StoreLocation:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreOptions:
-    """Options under obstore's names. Without a repr, as they hold secrets.
+    """Options under obstore's names. It has no repr, because they may be secrets.
 
     Attributes:
         store: the settings of the store.
@@ -81,22 +80,22 @@ class StoreOptions:
 
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-"""The names of buckets: nothing that a URL would take for a host, a user, a query or a fragment."""
+"""The names of buckets: without characters that would be a user, a port, a query or a fragment in a URL."""
 
 CONTAINER = re.compile(r"[A-Za-z0-9$_][A-Za-z0-9._% -]*(@[A-Za-z0-9.-]*)?")
-"""The names of Azure's containers and OneLake's workspaces, and the host of the account behind them."""
+"""The names of Azure's containers and OneLake's workspaces, with the host of the account."""
 
 
 def read_location(uri: str, names: re.Pattern[str] = BUCKET) -> StoreLocation:
-    """Take a URI apart; nothing in it is decoded.
+    """Parse a URI; nothing in it is decoded.
 
     Args:
         uri: the URI.
-        names: what containers may be called.
+        names: the valid names of containers.
 
     Raises:
-        InvalidArgumentError: it has no container, or one of which that can't be the name; or an empty,
-            ``.`` or ``..`` segment.
+        InvalidArgumentError: it has no container, or an invalid name of one; or an empty, ``.`` or ``..``
+            segment.
     """
     root = uri.rstrip("/")
     scheme, separator, rest = root.partition("://")
@@ -108,7 +107,7 @@ def read_location(uri: str, names: re.Pattern[str] = BUCKET) -> StoreLocation:
     if not names.fullmatch(container):
         user, at, host = container.rpartition("@")
         if at and names is BUCKET:
-            # What is in front may be a password, and is nowhere shown.
+            # The text before the bucket may be a password, so it isn't shown.
             raise InvalidArgumentError(
                 f"{scheme}://…@{host}/{prefix} has something in front of the bucket: credentials go into "
                 "the storage options; an Airflow connection is named in front of the bucket only where "
@@ -128,11 +127,11 @@ def read_location(uri: str, names: re.Pattern[str] = BUCKET) -> StoreLocation:
 
 
 def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str) -> StoreOptions:
-    """Bring options under obstore's names.
+    """Translate options to obstore's names.
 
     Args:
-        options: what the user passed; values may be strings, numbers or booleans.
-        names: obstore's names of the settings of a store, and the names users may use for each.
+        options: the user's options; values may be strings, numbers or booleans.
+        names: obstore's names of the settings of a store, with the names that users may use for each.
         kind: the kind of store, for messages.
 
     Raises:
@@ -154,7 +153,7 @@ def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str
             )
         found[name] = _text(option, value)
     if any(found.get(name, "").startswith("http://") for name in ("endpoint", "base_url")):
-        # Whoever writes out http:// has asked for it.
+        # An endpoint with http:// is consent to http.
         found.setdefault("allow_http", "true")
     return StoreOptions(
         store={name: text for name, text in found.items() if name not in CLIENT_OPTIONS},

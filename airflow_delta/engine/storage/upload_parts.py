@@ -1,12 +1,11 @@
-"""Upload a large file to an object store in parts, which takes little memory and bears a slow line.
+"""Upload a large file to an object store in parts, with little memory and over a slow line.
 
-One PUT of a whole object would be held in memory by the client, be sent again as a whole where it fails,
-take longer than a request may, and be refused by S3 from 5 GiB on. Parts (S3 and GCS: a multi-part
-upload, Azure: blocks) are small requests, and nobody sees them before the last one, which publishes them
-as one object.
+A single PUT would be held in memory by the client, sent again as a whole if it fails, take longer than a
+request may, and be refused by S3 from 5 GiB on. Parts (S3 and GCS: a multi-part upload, Azure: blocks) are
+small requests. Nobody sees them before the last request, which publishes them as one object.
 
-That last request carries no condition: the client knows none there (object_store issue 289), and GCS
-wouldn't take one. So an upload in parts can't be exclusive; see `ObjectStorage.writer`.
+The last request carries no condition: obstore doesn't support one there (object_store issue 289), and
+neither does GCS. So an upload in parts can't be exclusive; see `ObjectStorage.writer`.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from obstore.exceptions import BaseError
 
 __all__ = ["upload_in_parts"]
 
-# All stores take parts of 5 MiB and more, and S3 and GCS 10,000 of them at most. A part should be worth
-# its round trip, and those under way be sent within the time for one request.
+# All stores take parts of 5 MiB and more, S3 and GCS at most 10,000 of them. A part should be worth its
+# round trip, and the parts that are sent at once must arrive within the time limit for one request.
 _PART = 8 * 1024 * 1024
 _MAX_PARTS = 10_000
 _AT_ONCE = 4
@@ -30,7 +29,7 @@ _AT_ONCE = 4
 
 @contextmanager
 def upload_in_parts(store: Any, key: str, file: Path) -> Iterator[Callable[[], None]]:
-    """Upload the parts of a file, of which nobody sees anything until they are published.
+    """Upload a file in parts. Nobody sees them until they are published.
 
     At most six parts are in memory at a time: 48 MiB, and more only for files from 78 GiB on.
 
@@ -40,11 +39,11 @@ def upload_in_parts(store: Any, key: str, file: Path) -> Iterator[Callable[[], N
         file: the file, larger than one part.
 
     Yields:
-        A function that publishes the object. If the block ends without, or with an error, the upload is
-        abandoned, and the store told to forget it.
+        A function that publishes the object. If the block doesn't call it, or raises an error, the upload
+        is aborted, and the store deletes its parts.
 
     Raises:
-        BaseError, OSError: as obstore does, and where the file can't be read.
+        BaseError, OSError: from obstore, or if the file can't be read.
     """
     part = max(_PART, -(-file.stat().st_size // _MAX_PARTS))
     upload = open_writer(store, key, buffer_size=part, max_concurrency=_AT_ONCE)
@@ -55,12 +54,12 @@ def upload_in_parts(store: Any, key: str, file: Path) -> Iterator[Callable[[], N
         yield upload.close
     finally:
         if not upload.closed():
-            # The store's rules for incomplete uploads see to what can't be abandoned.
+            # If it can't be aborted, the store's rules for incomplete uploads delete it later.
             with suppress(BaseError, OSError):
                 _abort(upload)
 
 
 def _abort(upload: Any) -> None:
-    """Leave the upload's block with an error, which is the one way to abort it."""
+    """Exit the upload's context with an error, which is the only way to abort it."""
     error = InterruptedError("the upload is abandoned")
     upload.__exit__(type(error), error, None)

@@ -36,10 +36,10 @@ class MaintenanceMethods(TableBase):
             TableNotFoundError: there is no table.
             DeltaError: the newest version can't be read.
         """
-        from airflow_delta.engine.maintenance.maintenance_status import maintenance_status
+        from airflow_delta.engine.maintenance.maintenance_status import read_maintenance_status
         from airflow_delta.engine.snapshot.opening import open_newest
 
-        return maintenance_status(open_newest(self.storage, owners=self._owners))
+        return read_maintenance_status(open_newest(self.storage, owners=self._owners))
 
     def checkpoint(
         self,
@@ -231,7 +231,7 @@ class MaintenanceMethods(TableBase):
 
     def _cleanup_plan(self, older_than: timedelta | None, *, force: bool) -> MetadataCleanupPlan:
         from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
-            backfilled_part,
+            open_backfilled_part,
             plan_metadata_cleanup,
         )
         from airflow_delta.engine.snapshot.opening import open_newest
@@ -239,13 +239,13 @@ class MaintenanceMethods(TableBase):
         newest = open_newest(self.storage, owners=self._owners, for_writing=True)
         return plan_metadata_cleanup(
             self.storage,
-            backfilled_part(newest),
+            open_backfilled_part(newest),
             newest=newest,
             older_than=older_than,
             force=force,
         )
 
     def _backfill_first(self, version: int | None) -> None:
-        from airflow_delta.engine.maintenance.backfill.execution import backfill_first
+        from airflow_delta.engine.maintenance.backfill.execution import ensure_backfilled
 
-        backfill_first(self.storage, self._owners, version)
+        ensure_backfilled(self.storage, self._owners, version)

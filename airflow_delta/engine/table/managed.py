@@ -77,9 +77,9 @@ class ManagedCommitMethods(TableBase):
             CommitOwnerUnavailableError: the commit owner isn't known here, or can't be reached.
             CommitOwnerError: the commit owner doesn't have the table.
         """
-        from airflow_delta.engine.maintenance.backfill.execution import commit_status
+        from airflow_delta.engine.maintenance.backfill.execution import read_commit_status
 
-        return commit_status(self.storage, self._owners)
+        return read_commit_status(self.storage, self._owners)
 
     def backfill(self, version: int | None = None, *, dry_run: bool = False) -> BackfillResult:
         """Have the commit owner of a managed table copy its ratified commits into the log.

@@ -66,10 +66,10 @@ class RepairMethods(TableBase):
         """
         from airflow_delta.engine.maintenance.table_files.availability import (
             check_version_files,
-            newest_known,
+            open_newest_known,
         )
 
-        newest = newest_known(self.storage, self._owners)
+        newest = open_newest_known(self.storage, self._owners)
         return check_version_files(snapshot, newest, self.file_access)
 
     def repair_statistics(self) -> StatisticsRepair:

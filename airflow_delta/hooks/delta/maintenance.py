@@ -59,11 +59,11 @@ class MaintenanceMethods(ManagedCommitMethods):
         """
         from airflow_delta.engine.maintenance.checkpoint.log_size import (
             SPARK_THRESHOLD_BYTES,
-            log_bytes,
+            measure_log,
         )
 
         threshold = SPARK_THRESHOLD_BYTES if threshold_bytes is None else threshold_bytes
-        return log_bytes(self.table(table_uri).storage, version=version) >= threshold
+        return measure_log(self.table(table_uri).storage, version=version) >= threshold
 
     def compact_log(
         self,

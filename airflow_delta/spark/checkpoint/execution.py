@@ -58,7 +58,7 @@ from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 from airflow_delta.engine.maintenance.checkpoint.execution import (
     CheckpointResult,
     execute_checkpoint,
-    expected_files,
+    read_expected_files,
 )
 from airflow_delta.engine.maintenance.checkpoint.plan import (
     CheckpointPlan,
@@ -227,7 +227,7 @@ class _Job:
         snapshot = self._snapshot
         parts = log_parts(self._storage, snapshot.segment)
         counts = self._count(parts)
-        expected_files(self._storage, snapshot).check(
+        read_expected_files(self._storage, snapshot).check(
             num_adds=counts.adds,
             adds_size=counts.adds_size,
             version=snapshot.version,

@@ -37,7 +37,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from airflow_delta.engine.deletion_vectors.roaring import positions
+from airflow_delta.engine.deletion_vectors.roaring import to_positions
 from airflow_delta.spark.reader.vector_lists import Groups, VectorLists, groups_of
 
 __all__ = ["RowVectors"]
@@ -259,7 +259,7 @@ def _some_at_a_time(vectors: Sequence[BitMap64]) -> Iterator[Sequence[BitMap64]]
 
 def _rows(vectors: Sequence[BitMap64]) -> _Rows:
     # A Python loop over vectors, because each is an object.
-    each = [positions(bitmap) for bitmap in vectors]
+    each = [to_positions(bitmap) for bitmap in vectors]
     row = np.concatenate(each)
     vector = np.repeat(np.arange(len(each)), [rows.size for rows in each])
     kept = row < _MOST_ROWS

@@ -44,7 +44,7 @@ from airflow_delta.engine.features.feature import Support
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
-from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
+from airflow_delta.engine.maintenance.drop_feature.narrow_types import find_files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewritable
 from airflow_delta.engine.maintenance.drop_feature.unmapping import OPERATION as UNMAPPING
 from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
@@ -272,7 +272,7 @@ class _Rewriting:
     def _with_traces(self, base: Snapshot) -> pa.ChunkedArray:
         """The paths of the files that use the feature."""
         if self._feature == "typeWidening":
-            return files_with_narrow_types(base, self._table.file_access)["path"]
+            return find_files_with_narrow_types(base, self._table.file_access)["path"]
         return files_with(self._feature, base)["path"]
 
     def _write(self, base: Snapshot, files: pa.Table, keys: pa.ChunkedArray) -> None:

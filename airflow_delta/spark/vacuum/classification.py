@@ -14,12 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION
-from airflow_delta.engine.maintenance.table_files.listing import FOUND, each_once, existing
+from airflow_delta.engine.maintenance.table_files.listing import (
+    LISTED_SCHEMA,
+    drop_duplicates,
+    drop_phantoms,
+)
 from airflow_delta.engine.maintenance.vacuum.classification import (
     KeptFiles,
-    is_expired,
-    is_not_among,
-    sifted,
+    classify_candidates,
+    make_is_deleted,
+    make_is_expired,
 )
 from airflow_delta.engine.maintenance.vacuum.references import References
 from airflow_delta.engine.maintenance.vacuum.retention import Retention
@@ -33,12 +37,12 @@ __all__ = ["DELETABLE", "FOUND_FILES", "Decision", "FileClassifier"]
 FOUND_FILES = "found"
 """The kind of parcels with files that were found in the table's directory."""
 
-DELETABLE = pa.schema([*FOUND, pa.field("kind", pa.string())])
+DELETABLE = pa.schema([*LISTED_SCHEMA, pa.field("kind", pa.string())])
 """The schema of files to be deleted."""
 
 _PATHS = pa.schema([pa.field("path", pa.string())])
 _SCHEMAS = {
-    FOUND_FILES: FOUND,
+    FOUND_FILES: LISTED_SCHEMA,
     REMOVED_FILES: pa.schema(
         [
             pa.field(VERSION, pa.int64()),
@@ -98,10 +102,10 @@ class FileClassifier:
             else:
                 schema = _SCHEMAS.get(kind, _PATHS)
                 batches[kind].append(pa.ipc.read_record_batch(pa.py_buffer(content), schema))
-        found = each_once(pa.Table.from_batches(batches[FOUND_FILES], FOUND))
+        found = drop_duplicates(pa.Table.from_batches(batches[FOUND_FILES], LISTED_SCHEMA))
         live, recent = _references(LIVE, batches), _references(RECENT, batches)
         protected = live | recent
-        files, kept = sifted(
+        files, kept = classify_candidates(
             found,
             self.scope,
             protected,
@@ -110,10 +114,10 @@ class FileClassifier:
             is_listed=self.is_listed,
         )
         if self.is_listed:
-            files = existing(files, self.address.open())
-            is_gone = is_not_among(found, files, live)
+            files = drop_phantoms(files, self.address.open())
+            is_gone = make_is_deleted(found, files, live)
         else:
-            is_gone = is_expired(protected, self.retention, deleted=files)
+            is_gone = make_is_expired(protected, self.retention, deleted=files)
         removed = pa.Table.from_batches(batches[REMOVED_FILES], _SCHEMAS[REMOVED_FILES])
         lost = pc.max(removed[VERSION].filter(is_gone(removed, removed["path"]))).as_py()
         lost = max([*cleaned, *([] if lost is None else [lost])], default=None)

@@ -4,7 +4,7 @@ It deletes the same files as ``DeltaTable.vacuum``, by the same rules (``engine/
 
 1. Executors list the table's directory (`listing`), or read an inventory (`inventory`).
 2. After that, the driver opens the newest version. Executors reconcile its log, and find the files
-   that the table needs and those that older versions removed (`references`).
+   that the table needs and those that older versions removed (`collect_references`).
 3. Spark partitions found files and references by file name, and executors decide
    (`classification`). The driver gets the paths of the files to be deleted, and counts of all
    others. It checks whether the directories of these files belong to other tables, if the listing
@@ -34,22 +34,25 @@ from pyspark import StorageLevel
 from airflow_delta.engine import DeltaTable, Snapshot
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError, ObjectNotFoundError
-from airflow_delta.engine.maintenance.table_files.listing import FOUND, marked_directories
-from airflow_delta.engine.maintenance.table_files.removals import removed_since
+from airflow_delta.engine.maintenance.table_files.listing import (
+    LISTED_SCHEMA,
+    find_directory_markers,
+)
+from airflow_delta.engine.maintenance.table_files.removals import read_removes_since
 from airflow_delta.engine.maintenance.vacuum.classification import KeptFiles
 from airflow_delta.engine.maintenance.vacuum.concurrent_commits import Deletions
 from airflow_delta.engine.maintenance.vacuum.execution import VacuumResult
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import write_last_vacuum
-from airflow_delta.engine.maintenance.vacuum.other_tables import without_other_tables
+from airflow_delta.engine.maintenance.vacuum.other_tables import drop_other_tables
 from airflow_delta.engine.maintenance.vacuum.plan import (
     VacuumPlan,
+    explain_nothing_to_delete,
+    find_vacuumed_version,
     open_for_vacuum,
-    reached_version,
-    why_nothing,
 )
-from airflow_delta.engine.maintenance.vacuum.references import references
-from airflow_delta.engine.maintenance.vacuum.retention import Retention, retention_of
-from airflow_delta.engine.maintenance.vacuum.scope import Scope, roots_of_other_tables
+from airflow_delta.engine.maintenance.vacuum.references import collect_references
+from airflow_delta.engine.maintenance.vacuum.retention import Retention, choose_retention
+from airflow_delta.engine.maintenance.vacuum.scope import Scope, find_roots_of_other_tables
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.spark.checkpoint.key_shuffle import ByHash, Parcel, StorageAddress, itself
@@ -122,7 +125,9 @@ def vacuum(
             uri=uri,
         )
     now_ms = time.time_ns() // 1_000_000
-    retain = partial(retention_of, hours=retention_hours, now_ms=now_ms, enforce=enforce_retention)
+    retain = partial(
+        choose_retention, hours=retention_hours, now_ms=now_ms, enforce=enforce_retention
+    )
     job = _Job(spark, storage, options, now_ms)
     rows = spark.read.parquet(for_spark(inventory)) if isinstance(inventory, str) else inventory
     plan = job.plan(retain, rows)
@@ -201,11 +206,11 @@ class _Job:
             # In waves, to check for new commits in between.
             for start in range(0, len(paths), tasks * _DELETED_AT_ONCE):
                 wave = paths.slice(start, tasks * _DELETED_AT_ONCE).to_pylist()
-                going = deletions.without_needed(wave)
+                going = deletions.drop_needed(wave)
                 slices = max(-(-len(going) // _DELETED_AT_ONCE), 1)
                 with errors_of_executors():
                     self._context.parallelize(going, slices).mapPartitions(delete).count()
-            files = deletions.deleted()
+            files = deletions.finish()
         if plan.vacuumed is not None:
             write_last_vacuum(self._storage, plan.vacuumed)
         return VacuumResult(plan, files.num_rows, pc.sum(files["size"]).as_py() or 0)
@@ -224,8 +229,8 @@ class _Job:
         cutoff_ms, until = retention.cutoff_ms, snapshot.version if listed is None else listed
         # Tombstones that checkpoints don't have any more are only in commits.
         longer = retention.duration_ms > retention.configured_ms
-        removes = removed_since(snapshot, cutoff_ms, all_needed=longer)
-        forgotten = references(removes, table=snapshot.table)
+        removes = read_removes_since(snapshot, cutoff_ms, all_needed=longer)
+        forgotten = collect_references(removes, table=snapshot.table)
         extra = list(reference_parcels(RECENT, forgotten, names))
         files_found = self._found_parcels(found, summaries, names, is_listed=listed is not None)
         classifier = FileClassifier(
@@ -290,17 +295,17 @@ class _BatchSummary:
 def _summarize(batch: bytes) -> _BatchSummary:
     files = _files(batch)
     empty = files["path"].filter(pc.equal(files["size"], pa.scalar(0, pa.int64())))
-    others = roots_of_other_tables(files["path"])
+    others = find_roots_of_other_tables(files["path"])
     return _BatchSummary(files.num_rows, tuple(others.to_pylist()), tuple(empty.to_pylist()))
 
 
 def _marked(empty: pa.ChunkedArray, batch: bytes) -> list[str]:
-    marked: list[str] = marked_directories(empty, _files(batch)["path"]).to_pylist()
+    marked: list[str] = find_directory_markers(empty, _files(batch)["path"]).to_pylist()
     return marked
 
 
 def _files(batch: bytes) -> pa.Table:
-    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(batch), FOUND)])
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(batch), LISTED_SCHEMA)])
 
 
 def _plan_of(
@@ -316,7 +321,7 @@ def _plan_of(
         )
     )
     storage, is_listed = snapshot.storage, listed is not None
-    files, kept = without_other_tables(files, kept, storage, is_listed=is_listed)
+    files, kept = drop_other_tables(files, kept, storage, is_listed=is_listed)
     lost = max((decision.lost or 0 for decision in decisions), default=0)
     num_found = sum(decision.num_found for decision in decisions)
     return VacuumPlan(
@@ -327,6 +332,6 @@ def _plan_of(
         files,
         kept,
         min(max(lost, snapshot.timeline.earliest_recreatable), snapshot.version),
-        vacuumed=None if listed is None else reached_version(snapshot, retention),
-        reason=None if files.num_rows else why_nothing(num_found, kept),
+        vacuumed=None if listed is None else find_vacuumed_version(snapshot, retention),
+        reason=None if files.num_rows else explain_nothing_to_delete(num_found, kept),
     )

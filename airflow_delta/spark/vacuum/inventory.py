@@ -17,7 +17,7 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.maintenance.vacuum.inventory import (
     COLUMNS,
     check_times,
-    inventory_files,
+    select_inventory_files,
 )
 from airflow_delta.spark.runtime.executor_errors import errors_for_driver
 
@@ -62,7 +62,7 @@ def inventory_batches(inventory: DataFrame, *, root: str, now_ms: int) -> RDD[by
                     pa.array(values, field.type)
                     for values, field in zip(zip(*some, strict=True), _SCHEMA, strict=True)
                 ]
-                files = inventory_files(pa.table(columns, schema=_SCHEMA), root=root)
+                files = select_inventory_files(pa.table(columns, schema=_SCHEMA), root=root)
                 check_times(files, table=root, now_ms=now_ms)
                 for batch in files.combine_chunks().to_batches():
                     yield batch.serialize().to_pybytes()

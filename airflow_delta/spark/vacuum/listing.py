@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine.maintenance.table_files.listing import found_batch
+from airflow_delta.engine.maintenance.table_files.listing import make_listing_batch
 from airflow_delta.engine.storage.base import FileInfo, Storage
 from airflow_delta.spark.checkpoint.key_shuffle import StorageAddress
 from airflow_delta.spark.runtime.executor_errors import errors_for_driver
@@ -57,4 +57,4 @@ def listed_files(context: SparkContext, storage: Storage, address: StorageAddres
 def _batches(infos: Iterable[FileInfo]) -> Iterator[bytes]:
     remaining = iter(infos)
     while some := list(islice(remaining, _BATCH)):
-        yield found_batch(some).serialize().to_pybytes()
+        yield make_listing_batch(some).serialize().to_pybytes()

@@ -22,11 +22,13 @@ from airflow_delta.engine.arrow.action_schema import VERSION
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.files import CompactedCommits
-from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
-from airflow_delta.engine.maintenance.table_files.locations import places
-from airflow_delta.engine.maintenance.table_files.removals import REMOVED
-from airflow_delta.engine.maintenance.vacuum.aliases import folded_names
-from airflow_delta.engine.maintenance.vacuum.references import References, references
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
+    locate_deletion_vectors,
+)
+from airflow_delta.engine.maintenance.table_files.locations import locate_or_decode
+from airflow_delta.engine.maintenance.table_files.removals import REMOVE_COLUMNS
+from airflow_delta.engine.maintenance.vacuum.aliases import fold_names
+from airflow_delta.engine.maintenance.vacuum.references import References, collect_references
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -100,9 +102,9 @@ def log_parcels(
     def needed(found: Iterable[tuple[int, Parcel]]) -> Iterator[tuple[int, Parcel]]:
         with errors_for_driver():
             adds, removes = reconciled(gathered(found, columns=_COLUMNS), root)
-            yield from reference_parcels(LIVE, references([adds], table=root), names)
+            yield from reference_parcels(LIVE, collect_references([adds], table=root), names)
             young = unexpired(removes, cutoff_ms - 1)
-            yield from reference_parcels(RECENT, references([young], table=root), names)
+            yield from reference_parcels(RECENT, collect_references([young], table=root), names)
 
     def removed(given: Iterable[CommitPart]) -> Iterator[tuple[int, Parcel]]:
         with errors_for_driver():
@@ -132,7 +134,7 @@ def parcels_by_name(kind: str, rows: pa.Table, names: ByHash) -> Iterator[tuple[
     It is the last segment, case-folded for file systems that ignore case, and decoded until it has no more
     escapes.
     """
-    return parcels(kind, rows, folded_names(_plain(rows["path"])), names)
+    return parcels(kind, rows, fold_names(_plain(rows["path"])), names)
 
 
 def _plain(paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -157,7 +159,9 @@ def _removed(
     """The paths of data files and deletion vectors that some commits have removed."""
     root = address.root
     try:
-        parsed = parse_commit_files(address.open(), part.commits, columns=REMOVED, table=root)
+        parsed = parse_commit_files(
+            address.open(), part.commits, columns=REMOVE_COLUMNS, table=root
+        )
     except ObjectNotFoundError:
         last = part.commits[-1]
         end = last.end if isinstance(last, CompactedCommits) else last.version
@@ -165,9 +169,13 @@ def _removed(
         return
     removed = parsed.files.removes
     rows = removed.select([VERSION, "deletionTimestamp"])
-    relative, absolute = vector_paths(removed["deletionVector"], table=root)
+    relative, absolute = locate_deletion_vectors(removed["deletionVector"], table=root)
     # The forms in which `restorable` needs the paths.
-    found = (places(removed["path"], root=root), relative, places(absolute, root=root))
+    found = (
+        locate_or_decode(removed["path"], root=root),
+        relative,
+        locate_or_decode(absolute, root=root),
+    )
     for column in found:
         known = pc.is_valid(column)
         yield from parcels_by_name(

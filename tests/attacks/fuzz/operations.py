@@ -20,7 +20,7 @@ from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.engine.commit.store.memory import MemoryCommitStore
 from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
-from airflow_delta.engine.deletion_vectors.roaring import positions
+from airflow_delta.engine.deletion_vectors.roaring import to_positions
 from airflow_delta.engine.errors import DeltaError
 from airflow_delta.engine.model.schema import DOUBLE, LONG, StructField
 from tests.attacks.fuzz.case import Case, file_key
@@ -229,7 +229,7 @@ def _vectors(bench: Bench) -> Any:
         num_rows=num_records(files["stats"]),
     )
     # As the rows of a file are found that are there no more.
-    return [len(positions(vector)) for vector in found.values()]
+    return [len(to_positions(vector)) for vector in found.values()]
 
 
 @_read("data files")

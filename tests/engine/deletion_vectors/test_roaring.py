@@ -98,11 +98,11 @@ def test_every_container_is_read() -> None:
         (b"\xd1\xd3\x39", "cut off: found 3 bytes"),
         (b"\xd2\xd3\x39\x64" + bytes(8), "doesn't begin with a magic number"),
         (struct.pack(">I", 1681511377) + bytes(8), "expected 1681511377 or"),
-        (PORTABLE + b"\x01", "no portable 64-bit roaring bitmap"),
-        (portable((0, [1, 2, 3]))[:-1], "no portable 64-bit roaring bitmap"),
-        (portable((1, [1]), (0, [2])), "no portable 64-bit roaring bitmap"),
-        (portable((1, [1]), (1, [2])), "no portable 64-bit roaring bitmap"),
-        (PORTABLE + struct.pack("<Q", 2**63), "no portable 64-bit roaring bitmap"),
+        (PORTABLE + b"\x01", "aren't a portable 64-bit roaring bitmap"),
+        (portable((0, [1, 2, 3]))[:-1], "aren't a portable 64-bit roaring bitmap"),
+        (portable((1, [1]), (0, [2])), "aren't a portable 64-bit roaring bitmap"),
+        (portable((1, [1]), (1, [2])), "aren't a portable 64-bit roaring bitmap"),
+        (PORTABLE + struct.pack("<Q", 2**63), "aren't a portable 64-bit roaring bitmap"),
         (NATIVE + b"\x01", "cut off"),
         (NATIVE + struct.pack("<i", 1), "cut off"),
         (native([1, 2])[:-1], "bitmap 0 of the native deletion vector is cut off"),
@@ -123,14 +123,14 @@ def test_elements_out_of_order_are_refused() -> None:
 
 
 def test_positions_are_signed_numbers_in_ascending_order() -> None:
-    array = roaring.positions(BitMap64([2**63 - 1, 0, 2**32]))
+    array = roaring.to_positions(BitMap64([2**63 - 1, 0, 2**32]))
     assert array.dtype == np.int64
     assert array.tolist() == [0, 2**32, 2**63 - 1]
-    assert roaring.positions(BitMap64()).tolist() == []
+    assert roaring.to_positions(BitMap64()).tolist() == []
 
 
 @settings(max_examples=50)
 @given(st.sets(st.integers(0, 2**63 - 1) | st.integers(0, 300), max_size=40))
 def test_what_is_serialised_is_read_back(values: set[int]) -> None:
     bitmap = roaring.deserialize(roaring.serialize(BitMap64(values)))
-    assert roaring.positions(bitmap).tolist() == sorted(values)
+    assert roaring.to_positions(bitmap).tolist() == sorted(values)

@@ -56,7 +56,7 @@ def test_the_checksum_of_the_specification():
         ('{"a b":"-._~é>"}', '"a%20b"="-._~%C3%A9%3E"'),
     ],
 )
-def test_canonical_form(text, canonical):
+def test_the_canonical_form_is_that_of_the_protocol(text, canonical):
     digest = hashlib.md5(canonical.encode()).hexdigest()
     assert json_checksums(text) == (digest, digest)
 

@@ -293,7 +293,7 @@ def test_whoever_reads_while_others_append_is_told_a_version_of_that_time(
     assert newest <= segment.version <= growing.newest or segment.version == wanted
 
 
-def test_usable_compactions():
+def test_only_usable_compactions_are_taken():
     names = [compacted(0, 2), compacted(2, 4), compacted(0, 9)]
     segment = load_segment(make_log([*commits(0, 6), *names]))
     assert [(found.start, found.end) for found in segment.compactions] == [(0, 2)]

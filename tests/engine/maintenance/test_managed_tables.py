@@ -30,7 +30,7 @@ from airflow_delta.engine.maintenance.checkpoint.execution import (
     execute_checkpoint,
     plan_checkpoint,
 )
-from airflow_delta.engine.maintenance.checkpoint.log_size import log_bytes
+from airflow_delta.engine.maintenance.checkpoint.log_size import measure_log
 from airflow_delta.engine.maintenance.log_compaction.plan import plan_log_compaction
 from tests.laws.histories import protocol
 from tests.log_builder import add, metadata
@@ -127,12 +127,12 @@ def test_backfilled_versions_can_be_compacted(table: MemoryTable) -> None:
     assert (result.written, result.num_actions) == (True, BACKFILLED - 2)
     assert state_of(table.delta().snapshot()) == STATES[BACKFILLED].visible()
     newest = plan_log_compaction(table.storage, start=3)
-    assert (newest.end, newest.reason) == (BACKFILLED, f"{result.plan.path} is there already")
+    assert (newest.end, newest.reason) == (BACKFILLED, f"{result.plan.path} exists already")
 
 
 def measure(table: MemoryTable, version: int) -> int:
-    """What is asked first where Spark may be the one to write."""
-    return log_bytes(table.storage, version=version)
+    """The measure that decides whether Spark writes a checkpoint."""
+    return measure_log(table.storage, version=version)
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
@@ -144,7 +144,7 @@ def test_what_is_not_backfilled_is_refused(
     with pytest.raises(
         NotBackfilledError,
         match=rf"up to version {version} yet.*_commits/0+{version}\..*'owner-1'.*"
-        r"newest backfilled version is 7\. Ask for backfill_first=True",
+        r"newest backfilled version is 7\. Set backfill_first=True",
     ) as caught:
         work(table, version)
     error = caught.value
@@ -168,7 +168,7 @@ def test_after_a_backfill_the_same_call_succeeds(
 
 
 @pytest.mark.parametrize("work", [checkpoint, compact, measure])
-def test_a_version_that_nobody_has_proposed_is_not_there(
+def test_a_version_that_nobody_has_proposed_does_not_exist(
     table: MemoryTable, work: Callable[[MemoryTable, int], object]
 ) -> None:
     with pytest.raises(VersionNotFoundError, match="version 11"):
@@ -180,7 +180,7 @@ def test_a_version_that_nobody_has_proposed_is_not_there(
 
 
 @pytest.mark.parametrize("work", [checkpoint, compact])
-def test_a_version_that_cleanup_has_taken_is_not_to_be_backfilled(
+def test_a_version_that_cleanup_has_deleted_is_not_reported_as_unbackfilled(
     table: MemoryTable, work: Callable[[MemoryTable, int], object]
 ) -> None:
     checkpoint(table)
@@ -191,7 +191,7 @@ def test_a_version_that_cleanup_has_taken_is_not_to_be_backfilled(
 
 
 @pytest.mark.parametrize("work", [checkpoint, compact])
-def test_proposals_are_remains_where_the_file_system_manages_the_table(
+def test_proposals_do_not_matter_if_the_file_system_manages_the_table(
     table: MemoryTable, work: Callable[[MemoryTable, int], Any]
 ) -> None:
     released = commit(
@@ -207,7 +207,7 @@ def test_proposals_are_remains_where_the_file_system_manages_the_table(
 def test_a_snapshot_that_knows_more_than_the_directory_gets_no_checkpoint(
     table: MemoryTable, if_needed: bool
 ) -> None:
-    """Of one that the commit owner has been asked for."""
+    """Of a version that the commit owner has reported."""
     ratified = [
         UnbackfilledCommit(int(name[:20]), name[21:57], info.path, info.size, info.modified_ms)
         for name in PROPOSED

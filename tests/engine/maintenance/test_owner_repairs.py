@@ -1,4 +1,4 @@
-"""Owners that lost their books, tables that moved, commits that are lost: told by methods of the table."""
+"""Repairs of commit owners: lost records, moved tables, lost commits; by methods of the table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA = StructType((StructField("id", LONG),))
 
 
 class OtherOwner:
-    """An owner of somebody else, which has what every owner has and no more."""
+    """An owner with only the methods that every owner has."""
 
     def __init__(self, owner: StoreBackedOwner) -> None:
         for name in ("commit", "get_commits", "backfill_to_version", "propose", "take_over"):
@@ -31,7 +31,7 @@ class OtherOwner:
 
 
 def opened(root: Path, owner: Any) -> DeltaTable:
-    return DeltaTable(root, commit_owners={"books": owner})
+    return DeltaTable(root, commit_owners={"owner-db": owner})
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def table(tmp_path: Path, owner: StoreBackedOwner) -> DeltaTable:
     table = DeltaTable.create(
         tmp_path / "t",
         SCHEMA,
-        owner="books",
+        owner="owner-db",
         conf={"backfill": "on-request"},
-        commit_owners={"books": owner},
+        commit_owners={"owner-db": owner},
     )
     for number in "12":
         table.alter.set_properties({"number": number})
@@ -56,10 +56,10 @@ def table(tmp_path: Path, owner: StoreBackedOwner) -> DeltaTable:
     return table
 
 
-def test_an_owner_without_its_books_agrees_anew(table: DeltaTable) -> None:
+def test_an_owner_that_lost_its_records_agrees_again(table: DeltaTable) -> None:
     table.backfill()
-    books = StoreBackedOwner(MemoryCommitStore())
-    again = opened(Path(table.uri), books)
+    new_owner = StoreBackedOwner(MemoryCommitStore())
+    again = opened(Path(table.uri), new_owner)
     with pytest.raises(CommitOwnerError):
         again.alter.set_properties({"number": "3"})
     again.propose(0)
@@ -68,8 +68,8 @@ def test_an_owner_without_its_books_agrees_anew(table: DeltaTable) -> None:
 
 
 def test_a_table_that_has_moved(table: DeltaTable, owner: StoreBackedOwner) -> None:
-    place = Path(table.uri).rename(Path(table.uri).with_name("moved"))
-    moved = opened(place, owner)
+    moved_to = Path(table.uri).rename(Path(table.uri).with_name("moved"))
+    moved = opened(moved_to, owner)
     with pytest.raises(CommitOwnerError, match="relocate"):
         moved.alter.set_properties({"number": "3"})
     assert moved.relocate() == table.uri
@@ -92,27 +92,29 @@ def test_commits_that_are_lost_are_given_up(table: DeltaTable) -> None:
     assert table.alter.set_properties({"number": "anew"}).version == 2
 
 
-def test_a_table_of_the_file_system_has_nobody_to_tell(tmp_path: Path) -> None:
+def test_a_table_of_the_file_system_has_no_owner_to_repair(tmp_path: Path) -> None:
     table = DeltaTable.create(tmp_path / "t", SCHEMA)
-    for tell in (lambda: table.propose(0), table.relocate, lambda: table.accept_log(0)):
+    for repair in (lambda: table.propose(0), table.relocate, lambda: table.accept_log(0)):
         with pytest.raises(InvalidArgumentError, match="managed by the file system"):
-            tell()
+            repair()
     with pytest.raises(TableNotFoundError):
         DeltaTable(tmp_path / "nothing").relocate()
 
 
-def test_an_owner_that_cannot_be_told(table: DeltaTable, owner: StoreBackedOwner) -> None:
+def test_an_owner_that_cannot_record_a_repair_is_refused(
+    table: DeltaTable, owner: StoreBackedOwner
+) -> None:
     other = opened(Path(table.uri), OtherOwner(owner))
-    for tell in (other.relocate, lambda: other.accept_log(1)):
-        with pytest.raises(InvalidArgumentError, match="managed by the commit owner 'books'"):
-            tell()
+    for repair in (other.relocate, lambda: other.accept_log(1)):
+        with pytest.raises(InvalidArgumentError, match="managed by the commit owner 'owner-db'"):
+            repair()
 
 
 @pytest.mark.parametrize("version", [-1, True, "1", None])
 def test_what_is_no_version_is_refused(table: DeltaTable, version: Any) -> None:
-    for tell in (table.propose, table.accept_log):
+    for repair in (table.propose, table.accept_log):
         with pytest.raises(InvalidArgumentError, match="version"):
-            tell(version)
+            repair(version)
 
 
 # A new table takes its owner's configuration as a conversion does.
@@ -121,47 +123,47 @@ def test_what_is_no_version_is_refused(table: DeltaTable, version: Any) -> None:
 def test_a_new_table_takes_the_configuration_of_its_owner(
     tmp_path: Path, owner: StoreBackedOwner
 ) -> None:
-    conf, owners = {"backfill": "5"}, {"books": owner}
+    conf, owners = {"backfill": "5"}, {"owner-db": owner}
     made = DeltaTable.create(
-        tmp_path / "made", SCHEMA, owner="books", conf=conf, commit_owners=owners
+        tmp_path / "made", SCHEMA, owner="owner-db", conf=conf, commit_owners=owners
     )
     converted = DeltaTable.create(tmp_path / "other", SCHEMA, commit_owners=owners)
-    converted.convert_to_managed("books", conf)
+    converted.convert_to_managed("owner-db", conf)
     by_property = DeltaTable.create(
         tmp_path / "third",
         SCHEMA,
         properties={
-            "delta.managedCommit.commitOwner": "books",
+            "delta.managedCommit.commitOwner": "owner-db",
             "delta.managedCommit.commitOwnerConf": json.dumps(conf),
         },
         commit_owners=owners,
     )
-    told = []
+    confs = []
     for table in (made, converted, by_property):
         snapshot = table.snapshot()
-        assert snapshot.properties.commit_owner == "books"
-        told.append({**snapshot.properties.commit_owner_conf, "tableId": "?"})
+        assert snapshot.properties.commit_owner == "owner-db"
+        confs.append({**snapshot.properties.commit_owner_conf, "tableId": "?"})
         assert snapshot.protocol.writer_features == {"managedCommit", "inCommitTimestamp"} | (
             snapshot.protocol.writer_features or frozenset()
         )
-    assert told == [{"backfill": "5", "tableId": "?"}] * 3
+    assert confs == [{"backfill": "5", "tableId": "?"}] * 3
     # The owner has it already, with this configuration.
-    assert not made.convert_to_managed("books", conf).converted
+    assert not made.convert_to_managed("owner-db", conf).converted
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"conf": {"backfill": "1"}}, "no commit owner"),
+        ({"conf": {"backfill": "1"}}, "conf is given without a commit owner"),
         ({"owner": 5}, "owner: expected a text or None"),
         ({"owner": ""}, "has a name"),
-        ({"owner": "books", "conf": '{"backfill": "1"}'}, "conf: expected a mapping"),
-        ({"owner": "books", "conf": {"backfill": 1}}, r"conf\['backfill'\]: expected a text"),
-        ({"owner": "books", "conf": {"password": "x"}}, "named like a secret"),
-        ({"owner": "books", "conf": {"tableId": "x"}}, "tableId"),
+        ({"owner": "owner-db", "conf": '{"backfill": "1"}'}, "conf: expected a mapping"),
+        ({"owner": "owner-db", "conf": {"backfill": 1}}, r"conf\['backfill'\]: expected a text"),
+        ({"owner": "owner-db", "conf": {"password": "x"}}, "named like a secret"),
+        ({"owner": "owner-db", "conf": {"tableId": "x"}}, "tableId"),
         (
-            {"owner": "books", "properties": {"delta.managedCommit.commitOwner": "books"}},
-            "leave the properties out",
+            {"owner": "owner-db", "properties": {"delta.managedCommit.commitOwner": "owner-db"}},
+            "omit the properties",
         ),
     ],
 )
@@ -169,6 +171,6 @@ def test_owners_that_make_no_sense_for_a_new_table(
     tmp_path: Path, owner: StoreBackedOwner, arguments: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=problem) as caught:
-        DeltaTable.create(tmp_path / "t", SCHEMA, commit_owners={"books": owner}, **arguments)
+        DeltaTable.create(tmp_path / "t", SCHEMA, commit_owners={"owner-db": owner}, **arguments)
     assert str(tmp_path / "t") in str(caught.value)
     assert not (tmp_path / "t").exists()

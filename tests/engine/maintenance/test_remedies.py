@@ -40,7 +40,7 @@ def table_of(root: Path) -> DeltaTable:
 
 
 def errors_of(table: DeltaTable) -> dict[str, str]:
-    return {each.code: each.mend for each in table.check().findings if each.severity == "error"}
+    return {each.code: each.remedy for each in table.check().findings if each.severity == "error"}
 
 
 LOG_DAMAGES: dict[str, tuple[int, bytes | None]] = {
@@ -69,10 +69,10 @@ def test_no_error_of_a_log_advises_what_the_same_error_refuses(tmp_path: Path, d
     assert again.value.message == said
     assert not re.search(r"DeltaTable\.restore|RestoreOperator|[Rr]estore the table", said)
     assert any(remedy in said for remedy in PUT_BACK)
-    mends = " ".join(errors_of(table).values())
-    assert "DeltaTable.restore" not in mends
+    remedies = " ".join(errors_of(table).values())
+    assert "DeltaTable.restore" not in remedies
     if damage != "no beginning":
-        assert PUT_FILE_BACK in mends
+        assert PUT_FILE_BACK in remedies
     commit.write_bytes(whole)
     assert errors_of(table) == {}
     table.restore(1)
@@ -123,8 +123,8 @@ def test_where_a_checkpoint_is_advised_it_helps(tmp_path: Path, content: bytes) 
     table = table_of(tmp_path)
     path = tmp_path / table.checkpoint().path
     path.write_bytes(content)
-    findings = {each.code: each.mend for each in table.check().findings}
-    assert any("DeltaTable.checkpoint(" in mend for mend in findings.values()), findings
+    findings = {each.code: each.remedy for each in table.check().findings}
+    assert any("DeltaTable.checkpoint(" in remedy for remedy in findings.values()), findings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeltaWarning)
         table.checkpoint()
@@ -158,7 +158,7 @@ def test_a_restore_of_a_whole_table_names_none_and_one_that_ignores_does_not_loo
 def test_the_newest_version_is_refused_by_its_number_and_by_a_time(tmp_path: Path) -> None:
     table = table_of(tmp_path)
     newest = table.snapshot().timestamp
-    for asked in ({"version": 2}, {"timestamp": newest}, {"version": 2, "dry_run": True}):
+    for arguments in ({"version": 2}, {"timestamp": newest}, {"version": 2, "dry_run": True}):
         with pytest.raises(InvalidArgumentError, match="version 2 is the newest one"):
-            table.restore(**asked)
+            table.restore(**arguments)
     assert table.snapshot().version == 2

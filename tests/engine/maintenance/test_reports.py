@@ -1,4 +1,4 @@
-"""What maintenance tells as plain values: small, JSON, and as the plans have it."""
+"""Reports of maintenance: small JSON values that agree with the plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.maintenance.reports import report_lines
+from airflow_delta.engine.maintenance.reports import format_report
 from airflow_delta.engine.snapshot.timestamps import utc_text
 from tests.log_builder import add, remove, write_table
 
@@ -27,33 +27,33 @@ def table(tmp_path: Path) -> DeltaTable:
     return found
 
 
-def told(report: dict[str, Any], *names: str) -> list[Any]:
+def pick(report: dict[str, Any], *names: str) -> list[Any]:
     assert json.loads(json.dumps(report)) == report, "XCom carries JSON"
     return [report[name] for name in names]
 
 
-def test_a_cleanup_tells_what_goes_and_what_can_be_read_then(table: DeltaTable) -> None:
+def test_a_cleanup_reports_what_is_deleted_and_what_remains_readable(table: DeltaTable) -> None:
     commits = sorted((Path(table.uri) / "_delta_log").glob("*.json"))[:2]
     size = sum(file.stat().st_size for file in commits)
     for dry_run, deleted in ((True, 0), (False, 2)):
         report = table.cleanup_metadata(dry_run=dry_run).to_dict()
-        facts = told(report, "version", "cutoff_version", "checkpoint", "earliest_version")
+        facts = pick(report, "version", "cutoff_version", "checkpoint", "earliest_version")
         assert facts == [2, 2, 2, 2]
-        assert told(report, "files", "bytes", "num_deleted") == [2, size, deleted]
+        assert pick(report, "files", "bytes", "num_deleted") == [2, size, deleted]
         assert report["deletes"] == [
             {"kind": "commits", "files": 2, "bytes": size, "first_version": 0, "last_version": 1}
         ]
     assert [file.exists() for file in commits] == [False, False]
     report = table.cleanup_metadata().to_dict()
-    assert told(report, "files", "num_deleted", "deletes") == [0, 0, []]
-    assert "begins at version 2 already" in report["reason"]
+    assert pick(report, "files", "num_deleted", "deletes") == [0, 0, []]
+    assert "already begins at version 2" in report["reason"]
 
 
-def test_a_vacuum_tells_numbers_and_a_few_paths(table: DeltaTable) -> None:
+def test_a_vacuum_reports_numbers_and_a_few_paths(table: DeltaTable) -> None:
     for dry_run, deleted in ((True, 0), (False, 20)):
         report = table.vacuum(dry_run=dry_run).to_dict()
-        assert told(report, "version", "mode", "retention_hours") == [2, "full", 168.0]
-        assert told(report, "files", "bytes", "num_deleted", "bytes_deleted") == [
+        assert pick(report, "version", "mode", "retention_hours") == [2, "full", 168.0]
+        assert pick(report, "files", "bytes", "num_deleted", "bytes_deleted") == [
             *(20, 60, deleted),
             3 * deleted,
         ]
@@ -62,12 +62,12 @@ def test_a_vacuum_tells_numbers_and_a_few_paths(table: DeltaTable) -> None:
         assert all(path.startswith("orphan-") for path in report["examples"])
         assert report["kept"] == {"referenced": 2, "young": 0, "hidden": 0, "other_tables": 0}
         # Version 0 needs ``a``, which was never there.
-        assert told(report, "oldest_restorable", "reason") == [1, None]
+        assert pick(report, "oldest_restorable", "reason") == [1, None]
 
 
-def test_a_restore_tells_what_comes_and_goes(table: DeltaTable) -> None:
+def test_a_restore_reports_what_is_added_and_removed(table: DeltaTable) -> None:
     report = table.restore(1, dry_run=True).to_dict()
-    assert told(report, "version", "restored_version", "committed") == [2, 1, False]
+    assert pick(report, "version", "restored_version", "committed") == [2, 1, False]
     report = table.restore(1, once=("app", 1)).to_dict()
     expected = {
         "version": 3,
@@ -90,15 +90,15 @@ def test_a_restore_tells_what_comes_and_goes(table: DeltaTable) -> None:
     }
 
 
-def test_a_drop_tells_how_far_it_has_come(table: DeltaTable) -> None:
+def test_a_drop_reports_how_far_it_has_come(table: DeltaTable) -> None:
     table.alter.add_feature("v2Checkpoint")
-    asked: dict[str, Any] = {"truncate_history": True}
-    before = table.drop_feature("v2Checkpoint", **asked, dry_run=True).to_dict()
-    assert told(before, "feature", "way", "status") == ["v2Checkpoint", "truncated", "planned"]
+    arguments: dict[str, Any] = {"truncate_history": True}
+    before = table.drop_feature("v2Checkpoint", **arguments, dry_run=True).to_dict()
+    assert pick(before, "feature", "way", "status") == ["v2Checkpoint", "truncated", "planned"]
     assert before["steps"][-1] == "take v2Checkpoint out of the protocol"
     # Nobody has used it, and the checkpoint from before is a classic one.
-    done = table.drop_feature("v2Checkpoint", **asked).to_dict()
-    assert told(done, "status", "version", "steps", "ready_at", "num_commits") == [
+    done = table.drop_feature("v2Checkpoint", **arguments).to_dict()
+    assert pick(done, "status", "version", "steps", "ready_at", "num_commits") == [
         *("dropped", 4, [], None, 1)
     ]
     assert set(done) == set(before)
@@ -113,7 +113,7 @@ def test_a_report_for_people_has_a_line_for_each_fact() -> None:
         "keeps": [],
         "reason": None,
     }
-    assert report_lines(report) == [
+    assert format_report(report) == [
         "version  3",
         "done     yes",
         "by kind  change data: files 2, bytes 5 bytes",
@@ -123,7 +123,7 @@ def test_a_report_for_people_has_a_line_for_each_fact() -> None:
         "keeps    -",
         "reason   -",
     ]
-    assert report_lines({}) == []
+    assert format_report({}) == []
 
 
 def test_times_that_no_calendar_has_are_numbers() -> None:

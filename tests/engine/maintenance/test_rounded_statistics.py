@@ -15,7 +15,7 @@ import pytest
 from airflow_delta.engine import AddFile, DeltaTable, RemoveFile
 from airflow_delta.engine.errors import CommitConflictError
 from airflow_delta.engine.maintenance.check.findings import CheckReport
-from airflow_delta.engine.maintenance.rounded_statistics import rounded_statistics
+from airflow_delta.engine.maintenance.rounded_statistics import find_rounded_statistics
 from airflow_delta.engine.model.schema import LONG, DecimalType, StructField, StructType
 from airflow_delta.engine.transaction.commit_loop import CommitLoop
 
@@ -110,8 +110,8 @@ def test_the_repair_gives_exact_bounds_and_changes_nothing_else(damaged: DeltaTa
     repair = damaged.repair_statistics()
     assert (repair.version, repair.num_files) == (damaged.latest_version(), 1)
     after = {row["path"]: row for row in damaged.snapshot().files().to_pylist()}
-    told = json.loads(after["rounded"].pop("stats"), parse_float=Decimal)
-    assert told == {
+    stats = json.loads(after["rounded"].pop("stats"), parse_float=Decimal)
+    assert stats == {
         "numRecords": 4,
         "minValues": {"id": 0, "d": LOW, "s": {"e": LOW}},
         "maxValues": {"id": 4, "d": HIGH, "s": {"e": HIGH}},
@@ -126,7 +126,7 @@ def test_the_repair_gives_exact_bounds_and_changes_nothing_else(damaged: DeltaTa
     assert (again.version, again.num_files) == (repair.version, 0)
 
 
-def test_a_file_that_is_removed_meanwhile_does_not_come_back(
+def test_a_concurrently_removed_file_does_not_come_back(
     damaged: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = CommitLoop.run
@@ -159,13 +159,13 @@ def test_the_engine_itself_finds_the_rows_by_either_bounds(damaged: DeltaTable) 
         damaged.repair_statistics()
 
 
-def test_bounds_of_a_file_with_deleted_rows_are_not_told_to_be_tight(damaged: DeltaTable) -> None:
+def test_bounds_of_a_file_with_deleted_rows_are_not_marked_as_tight(damaged: DeltaTable) -> None:
     """The footer counts in the deleted rows."""
     snapshot = damaged.snapshot()
     files = snapshot.files()
-    place = files.column_names.index("deletionVector")
+    index = files.column_names.index("deletionVector")
     vector = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1}
-    vectors = pa.array([vector] * files.num_rows, files.schema.field(place).type)
-    [found] = rounded_statistics(snapshot, files.set_column(place, "deletionVector", vectors))
-    told = json.loads(found.stats, parse_float=Decimal)
-    assert (told["tightBounds"], told["minValues"]["d"]) == (False, LOW)
+    vectors = pa.array([vector] * files.num_rows, files.schema.field(index).type)
+    [found] = find_rounded_statistics(snapshot, files.set_column(index, "deletionVector", vectors))
+    stats = json.loads(found.stats, parse_float=Decimal)
+    assert (stats["tightBounds"], stats["minValues"]["d"]) == (False, LOW)

@@ -12,7 +12,7 @@ from airflow_delta.engine.model.arguments import check_list, check_mapping, chec
 
 @pytest.mark.parametrize("value", [3, b"x", ["x"]])
 @pytest.mark.parametrize("optional", [True, False])
-def test_a_text(value: Any, optional: bool) -> None:
+def test_what_is_no_text_is_refused(value: Any, optional: bool) -> None:
     check_text("name", "", optional=optional)
     expected = "a text or None" if optional else "a text"
     with pytest.raises(InvalidArgumentError) as caught:
@@ -21,14 +21,14 @@ def test_a_text(value: Any, optional: bool) -> None:
     assert str(caught.value) == f"tbl: name: expected {expected}, found {found}"
 
 
-def test_none_is_told_as_such() -> None:
+def test_the_message_names_none() -> None:
     check_text("name", None, optional=True)
     with pytest.raises(InvalidArgumentError, match=r"^name: .*, found None$"):
         check_text("name", None)
 
 
 @pytest.mark.parametrize("value", ["ab", b"ab", {"a": 1}, 3, None])
-def test_a_list(value: Any) -> None:
+def test_a_list_is_no_text_and_no_mapping(value: Any) -> None:
     fine: Any
     for fine in ([], (), {"a"}, iter("ab")):
         check_list("names", fine, "a list")
@@ -42,7 +42,7 @@ def test_a_list_of_texts() -> None:
         check_texts("names", ["a", 3], "a list")  # type: ignore[list-item]
 
 
-def test_a_mapping() -> None:
+def test_a_mapping_has_texts_as_keys() -> None:
     check_mapping("options", {"a": 1}, "a mapping")
     with pytest.raises(InvalidArgumentError, match=r"^options: .*, found the list \['a'\]$"):
         check_mapping("options", ["a"], "a mapping")

@@ -44,12 +44,12 @@ INLINE = {
         ({**RELATIVE, "offset": None}, "uab^-aqEH.-t@S}K{vb[*k^"),
     ],
 )
-def test_unique_id(obj: dict[str, Any], unique_id: str) -> None:
+def test_the_unique_id_has_type_path_and_offset(obj: dict[str, Any], unique_id: str) -> None:
     assert DeletionVectorDescriptor.from_json(obj, "dv").unique_id == unique_id
 
 
 @pytest.mark.parametrize("obj", [RELATIVE, ABSOLUTE, INLINE, {**INLINE, "maxRowIndex": 29}])
-def test_round_trip(obj: dict[str, Any]) -> None:
+def test_a_descriptor_survives_json(obj: dict[str, Any]) -> None:
     assert DeletionVectorDescriptor.from_json(obj, "dv").to_json() == obj
 
 

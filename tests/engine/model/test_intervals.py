@@ -31,7 +31,7 @@ MS = {
         ("interval 1 day\t24 hours", 2),
     ],
 )
-def test_intervals(text: str, days: int) -> None:
+def test_an_interval_is_so_many_milliseconds(text: str, days: int) -> None:
     assert parse_interval(text) == days * MS["day"]
 
 

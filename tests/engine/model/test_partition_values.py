@@ -107,12 +107,12 @@ def _same(found: Any, expected: Any) -> bool:
 
 
 @pytest.mark.parametrize(("text", "data_type", "value"), [*EXACT, *READ_ONLY])
-def test_parse(text: str, data_type: DataType, value: Any) -> None:
+def test_a_partition_text_stands_for_its_value(text: str, data_type: DataType, value: Any) -> None:
     assert _same(parse_partition_value(text, data_type), value)
 
 
 @pytest.mark.parametrize(("text", "data_type", "value"), EXACT)
-def test_serialize(text: str, data_type: DataType, value: Any) -> None:
+def test_a_partition_value_has_its_text(text: str, data_type: DataType, value: Any) -> None:
     assert serialize_partition_value(value, data_type) == (text or None)
 
 
@@ -245,7 +245,7 @@ _values = st.one_of(
 
 @given(_values)
 @settings(max_examples=50)
-def test_round_trip(case: tuple[Any, DataType]) -> None:
+def test_a_partition_value_survives_its_text(case: tuple[Any, DataType]) -> None:
     value, data_type = case
     assert parse_partition_value(serialize_partition_value(value, data_type), data_type) == value
 

@@ -68,7 +68,7 @@ def test_other_writers_encode_more() -> None:
 
 
 @pytest.mark.parametrize("path", ["100%", "a%2", "a%zz", "%%20"])
-def test_broken_escapes(path: str) -> None:
+def test_broken_escapes_are_refused(path: str) -> None:
     with pytest.raises(CorruptLogError, match="not followed by two hexadecimal digits") as caught:
         decode_path(path)
     assert caught.value.path == path
@@ -93,7 +93,7 @@ def test_escapes_that_are_no_utf8() -> None:
         ("abfss://c@a.dfs.core.windows.net/x", True),
     ],
 )
-def test_is_absolute(path: str, absolute: bool) -> None:
+def test_a_slash_or_a_scheme_makes_a_path_absolute(path: str, absolute: bool) -> None:
     assert is_absolute(path) is absolute
 
 
@@ -122,7 +122,7 @@ def test_is_absolute(path: str, absolute: bool) -> None:
         ("/data/t", "%2Fp", "/data/t//p"),
     ],
 )
-def test_resolve(root: str, log_path: str, location: str) -> None:
+def test_a_path_of_the_log_leads_to_one_location(root: str, log_path: str, location: str) -> None:
     assert resolve(root, log_path) == location
 
 

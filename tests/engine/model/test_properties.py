@@ -1,4 +1,4 @@
-"""Defaults as in the specification and the reference implementation; refusals that tell."""
+"""Defaults as in the specification and the reference implementation; refusals with messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def properties(raw: Mapping[str, str]) -> TableProperties:
         ("iceberg_compat_v2_enabled", False),
     ],
 )
-def test_defaults(attribute: str, default: Any) -> None:
+def test_an_unset_property_has_its_default(attribute: str, default: Any) -> None:
     # A key without the prefix, or in other case, is another key.
     raw = {"appendOnly": "true", "DELTA.appendOnly": "true", "checkpointInterval": "3"}
     value = getattr(properties(raw), attribute)
@@ -118,7 +118,7 @@ def test_defaults(attribute: str, default: Any) -> None:
         ("iceberg_compat_v2_enabled", "delta.enableIcebergCompatV2", "true", True),
     ],
 )
-def test_values(attribute: str, key: str, text: str, value: Any) -> None:
+def test_a_property_is_read_as_its_type(attribute: str, key: str, text: str, value: Any) -> None:
     assert getattr(properties({key: text}), attribute) == value
 
 
@@ -154,7 +154,9 @@ def test_values(attribute: str, key: str, text: str, value: Any) -> None:
         ("commit_owner_conf", "delta.managedCommit.commitOwnerConf", "[" * 100_000, "JSON object"),
     ],
 )
-def test_malformed_values(attribute: str, key: str, text: str, expected: str) -> None:
+def test_a_malformed_property_is_refused_by_name(
+    attribute: str, key: str, text: str, expected: str
+) -> None:
     table = properties({key: text})
     with pytest.raises(InvalidTableError, match=f"s3://bucket/table: .*{key}: .*{expected}") as e:
         getattr(table, attribute)

@@ -38,7 +38,7 @@ def test_decimals(precision: int, scale: int) -> None:
 
 
 @pytest.mark.parametrize(("precision", "scale"), [(0, 0), (39, 0), (5, 6), (5, -1), (-1, -2)])
-def test_impossible_decimals(precision: int, scale: int) -> None:
+def test_impossible_decimals_are_refused(precision: int, scale: int) -> None:
     with pytest.raises(InvalidTableError, match=rf"decimal\({precision},{scale}\)"):
         DecimalType(precision, scale)
 

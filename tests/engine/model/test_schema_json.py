@@ -115,7 +115,7 @@ def test_no_schema_string_is_no_columns() -> None:
         *PRIMITIVE_TYPES.items(),
     ],
 )
-def test_type_names(name: str, data_type: DataType) -> None:
+def test_every_type_has_its_name_of_the_protocol(name: str, data_type: DataType) -> None:
     assert data_type_from_json(name) == data_type
     assert data_type_from_json(data_type_to_json(data_type)) == data_type
 
@@ -248,7 +248,7 @@ _types = st.recursive(
 
 @given(_structs(_types))
 @settings(max_examples=50)
-def test_round_trip(schema: StructType) -> None:
+def test_a_schema_survives_json(schema: StructType) -> None:
     assert parse_schema(schema_to_json(schema), WHERE) == schema
 
 

@@ -78,7 +78,7 @@ def test_it_reads_and_closes_the_other_file(tmp_path: Path) -> None:
 
 def test_the_other_file_is_closed_too() -> None:
     inner = io.BytesIO(b"abc")
-    with CheckedFile(inner, lambda: LocalStorage("/")._failures("read", "x")) as file:
+    with CheckedFile(inner, lambda: LocalStorage("/")._translate_errors("read", "x")) as file:
         assert file.read() == b"abc"
         assert not inner.closed
     assert file.closed

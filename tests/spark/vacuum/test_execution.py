@@ -19,7 +19,7 @@ from airflow_delta.engine.errors import (
     RetentionError,
     UnsupportedFeatureError,
 )
-from airflow_delta.engine.maintenance.vacuum.inventory import inventory_files
+from airflow_delta.engine.maintenance.vacuum.inventory import select_inventory_files
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import read_last_vacuum
 from airflow_delta.engine.maintenance.vacuum.plan import VacuumPlan, plan_vacuum
 from airflow_delta.engine.storage.location import open_storage
@@ -105,7 +105,7 @@ def test_in_an_object_store(spark: SparkSession, tmp_path: Path) -> None:
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "t"
     write_commit(root, 0, PROTOCOL, metadata(), add("a"), modified_ms=NOW_MS - 9 * DAY_MS)
-    with pytest.raises(RetentionError, match="a retention of 1 hour was asked for"):
+    with pytest.raises(RetentionError, match="the requested retention is 1 hour"):
         vacuum(spark, str(root), retention_hours=1)
     with pytest.raises(InvalidArgumentError, match="memory of this process"):
         vacuum(spark, "memory://t")
@@ -135,7 +135,7 @@ def test_times_of_an_inventory_are_those_of_the_engine(spark: SparkSession, tmp_
     for rows in (made, naive):
         (batch,) = inventory_batches(rows, root=str(tmp_path), now_ms=NOW_MS).collect()
         found = vacuuming._files(batch)
-        expected = inventory_files(rows.toArrow(), root=str(tmp_path))
+        expected = select_inventory_files(rows.toArrow(), root=str(tmp_path))
         assert found.to_pylist() == expected.to_pylist()
 
 

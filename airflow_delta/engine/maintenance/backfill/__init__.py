@@ -1,1 +1,1 @@
-"""Backfill: publish the ratified commits of a managed table in its log."""
+"""Backfill: copy the ratified commits of a managed table to its log."""

@@ -1,12 +1,12 @@
-"""Backfill a managed table: as a plan, then in fact; and say how far it is backfilled.
+"""Backfill a managed table by a plan, and report how far it is backfilled.
 
-managed-commits.md, "Commit Backfills". It is the commit owner who backfills. What the log has is told by
-the log: an owner may have copied commits and not noted it yet. So the log's directory is opened first,
-which tells the owner as well, then the owner is asked, and then the log is looked at once more, for what
-was backfilled meanwhile.
+managed-commits.md, "Commit Backfills". The commit owner backfills; this module plans it and checks the
+result. The log decides what is backfilled, since an owner may have copied commits without recording it. So
+the log is opened first, which names the owner; then the owner is asked; then the log is read again, for
+what was backfilled meanwhile.
 
-A table that its owner has released is still its owner's to those who look at the log, as long as the commit
-that says otherwise isn't there. To backfill it completes the conversion.
+If the owner has released the table but the commit that says so isn't backfilled yet, the log still names
+the owner. A backfill completes that conversion.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ __all__ = [
     "BackfillPlan",
     "BackfillResult",
     "CommitStatus",
-    "backfill_first",
-    "commit_status",
+    "ensure_backfilled",
     "execute_backfill",
     "plan_backfill",
+    "read_commit_status",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """How far the commits of a table have come.
+    """How far the commits of a table are ratified and backfilled.
 
     Attributes:
         table: the table's location.
-        owner: the name of its commit owner; None where the file system manages it.
-        standing: how the owner stands to the table; None without one.
+        owner: the name of its commit owner; None if the file system manages it.
+        standing: the table's state at the owner; None without one.
         ratified_version: the newest version.
-        backfilled_version: the newest version that the log has, for everybody to see.
+        backfilled_version: the newest version in the log, which everybody can see.
     """
 
     table: str
@@ -65,8 +65,8 @@ class CommitStatus:
         """The status as plain JSON values.
 
         Returns:
-            ``owner`` and ``standing``, both None where the file system manages the table;
-            ``accepts_commits``; ``ratified_version``, ``backfilled_version`` and ``lag``.
+            ``owner`` and ``standing``, both None if the file system manages the table; ``accepts_commits``;
+            ``ratified_version``, ``backfilled_version`` and ``lag``.
         """
         return {
             "owner": self.owner,
@@ -85,10 +85,10 @@ class BackfillPlan:
     Attributes:
         table: the table's location.
         owner: the name of the commit owner.
-        version: the last version to be backfilled.
+        version: the last version to backfill.
         ratified_version: the newest version that the owner has ratified.
-        backfilled_version: the newest version that the log has.
-        commits: what is to be copied, ascending.
+        backfilled_version: the newest version in the log.
+        commits: what is copied, ascending.
         owned: the table and its owner.
     """
 
@@ -109,7 +109,7 @@ class BackfillPlan:
         """The plan as plain JSON values.
 
         Returns:
-            ``version`` (the last one to be backfilled), ``ratified_version``, ``backfilled_version`` and
+            ``version`` (the last one to backfill), ``ratified_version``, ``backfilled_version`` and
             ``owner``.
         """
         return {
@@ -126,9 +126,9 @@ class BackfillResult:
 
     Attributes:
         plan: what was planned.
-        backfilled_version: the newest version that is backfilled now.
-        num_backfilled: how many versions have come to the log since the plan was made; others may have
-            backfilled some of them.
+        backfilled_version: the newest version that is now backfilled.
+        num_backfilled: how many versions have been backfilled since the plan was made, by this call or by
+            others.
     """
 
     plan: BackfillPlan
@@ -147,7 +147,7 @@ class BackfillResult:
 
     @property
     def lag(self) -> int:
-        """How many of the versions that were ratified then aren't backfilled."""
+        """How many of the versions ratified then aren't backfilled."""
         return max(0, self.ratified_version - self.backfilled_version)
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,12 +166,12 @@ class BackfillResult:
         }
 
 
-def commit_status(storage: Storage, owners: CommitOwners) -> CommitStatus:
-    """How far the commits of a table have come.
+def read_commit_status(storage: Storage, owners: CommitOwners) -> CommitStatus:
+    """Read how far the commits of a table are ratified and backfilled.
 
     Args:
         storage: where the table is.
-        owners: the commit owners that there are.
+        owners: the known commit owners.
 
     Raises:
         TableNotFoundError: there is no table.
@@ -179,13 +179,13 @@ def commit_status(storage: Storage, owners: CommitOwners) -> CommitStatus:
         CommitOwnerError: its owner doesn't have it.
         DeltaError: see `open_newest`.
     """
-    logged, owned = _opened(storage, owners)
+    logged, owned = _open_logged(storage, owners)
     if owned is None:
         return CommitStatus(storage.root, None, None, logged, logged)
-    told = owned.owner.status(owned.table)
+    status = owned.owner.status(owned.table)
     logged = find_latest_version(storage, logged)
-    ratified = max(told.latest_version, logged)
-    return CommitStatus(storage.root, owned.table.owner, told.standing, ratified, logged)
+    ratified = max(status.latest_version, logged)
+    return CommitStatus(storage.root, owned.table.owner, status.standing, ratified, logged)
 
 
 def plan_backfill(
@@ -195,18 +195,18 @@ def plan_backfill(
 
     Args:
         storage: where the table is.
-        owners: the commit owners that there are.
-        version: the last version to be backfilled; None for all that are ratified.
+        owners: the known commit owners.
+        version: the last version to backfill; None for the newest ratified one.
 
     Raises:
-        InvalidArgumentError: the file system manages the table; or the version is none.
+        InvalidArgumentError: the file system manages the table; or the version isn't valid.
         VersionNotFoundError: the owner hasn't ratified the version.
         CommitOwnerUnavailableError: the owner isn't known here, or can't be reached.
         CommitOwnerError: the owner doesn't have the table.
         DeltaError: see `open_newest`.
     """
     check_version(version, table=storage.root)
-    plan = _planned(storage, owners, version)
+    plan = _plan(storage, owners, version)
     if plan is None:
         raise InvalidArgumentError(
             "there is nothing to backfill: the table has no commit owner, and all its commits are in the "
@@ -217,22 +217,22 @@ def plan_backfill(
 
 
 def execute_backfill(storage: Storage, plan: BackfillPlan) -> BackfillResult:
-    """Do what a plan says. The owner notes as well what others have backfilled.
+    """Have the owner backfill what a plan says. The owner also records what others have backfilled.
 
     Raises:
         CommitOwnerUnavailableError: the owner can't be reached.
         CommitOwnerError: the owner doesn't have the table any more.
-        CorruptLogError: the log has another commit in the place of a ratified one, a ratified one is
-            gone, or the log doesn't have what the owner says it has. Facts: version, path.
-        StorageError: the store failed. What is backfilled by then stays, and a repetition goes on.
+        CorruptLogError: the log has another commit instead of a ratified one, a ratified one is gone, or
+            the log lacks what the owner reports as backfilled. Facts: version, path.
+        StorageError: the store failed. What is backfilled by then stays, and another call continues.
     """
     owned = plan.owned
     done = owned.owner.backfill_to_version(owned.table, plan.version)
-    # Owners are anybody's; what they say is looked up.
+    # The owner may be a foreign implementation, so its answer is checked.
     newest = find_latest_version(storage, max(done, plan.backfilled_version), confirm=True)
     if newest < done:
         raise CorruptLogError(
-            f"the owner {plan.owner!r} says that the versions up to {done} are backfilled, but the newest "
+            f"the owner {plan.owner!r} reports the versions up to {done} as backfilled, but the newest "
             f"one in the log is {newest}: files were lost, or the table's directory was restored to an "
             "older state; put the newer files back from a backup",
             table=storage.root,
@@ -243,44 +243,44 @@ def execute_backfill(storage: Storage, plan: BackfillPlan) -> BackfillResult:
     return BackfillResult(plan, newest, newest - plan.backfilled_version)
 
 
-def backfill_first(storage: Storage, owners: CommitOwners, version: int | None = None) -> None:
-    """Have what is about to get a checkpoint or a compaction backfilled before, if it isn't.
+def ensure_backfilled(storage: Storage, owners: CommitOwners, version: int | None = None) -> None:
+    """Backfill a version before a checkpoint or a compaction of it is written.
 
     Args:
-        storage: where the table is, whoever manages it.
-        owners: the commit owners that there are.
+        storage: where the table is, managed or not.
+        owners: the known commit owners.
         version: the version; None for the newest.
 
     Raises:
         DeltaError: see `plan_backfill` and `execute_backfill`.
     """
     check_version(version, table=storage.root)
-    plan = _planned(storage, owners, version)
+    plan = _plan(storage, owners, version)
     if plan is not None and plan.needed:
         execute_backfill(storage, plan)
 
 
-def _opened(storage: Storage, owners: CommitOwners) -> tuple[int, OwnedTable | None]:
-    """The newest version that the log has, and the owner of the table by it."""
+def _open_logged(storage: Storage, owners: CommitOwners) -> tuple[int, OwnedTable | None]:
+    """Return the newest version in the log, and the owner that it names."""
     newest = open_newest(storage, verified=True)
     return newest.version, owners.find_owned_table(storage, newest.protocol, newest.metadata)
 
 
-def _planned(storage: Storage, owners: CommitOwners, version: int | None) -> BackfillPlan | None:
-    """The plan; None where the file system manages the table."""
-    logged, owned = _opened(storage, owners)
+def _plan(storage: Storage, owners: CommitOwners, version: int | None) -> BackfillPlan | None:
+    """Make the plan; None if the file system manages the table."""
+    logged, owned = _open_logged(storage, owners)
     if owned is None:
         return None
-    told = owned.owner.get_commits(owned.table, logged + 1)
+    tracked = owned.owner.get_commits(owned.table, logged + 1)
     newest = find_latest_version(storage, logged)
-    if newest > max(logged, told.latest_table_version):
-        # The owner's books lag behind the log; or it has given the table back meanwhile, and what came
-        # after that is none of its business.
-        newest, now_owned = _opened(storage, owners)
+    if newest > max(logged, tracked.latest_table_version):
+        # Either the owner's record lags behind the log, or the owner has released the table meanwhile, and
+        # the later versions aren't its own. Read the log again to find out.
+        newest, now_owned = _open_logged(storage, owners)
         if now_owned is None or now_owned.table != owned.table:
-            return _planned(storage, owners, version)
+            return _plan(storage, owners, version)
     logged = newest
-    ratified = max(told.latest_table_version, logged)
+    ratified = max(tracked.latest_table_version, logged)
     wanted = ratified if version is None else version
     if wanted > ratified:
         raise VersionNotFoundError(
@@ -291,5 +291,5 @@ def _planned(storage: Storage, owners: CommitOwners, version: int | None) -> Bac
             earliest=None,
             latest=ratified,
         )
-    commits = tuple(commit for commit in told.commits if logged < commit.version <= wanted)
+    commits = tuple(commit for commit in tracked.commits if logged < commit.version <= wanted)
     return BackfillPlan(storage.root, owned.table.owner, wanted, ratified, logged, commits, owned)

@@ -1,1 +1,1 @@
-"""Look a table over for damage and neglect; `checking` is where it begins."""
+"""Check a table for damage and neglect; `checking` runs all checks."""

@@ -1,22 +1,19 @@
-"""Check a table: everything that is known to go wrong with one, looked for in one go. Nothing is changed.
+"""Check a table for all known problems at once. Nothing is changed.
 
 =========  ============================================================  ================================
 depth      looks at                                                      costs
 =========  ============================================================  ================================
 ``quick``  the names in the log, the hint, protocol and metadata, the    one listing of the log and a few
            times of the oldest commits, the commit owner                 small reads
-``log``    and the content of all commits, of the newest checkpoint      the log is read about twice
+``log``    also the content of all commits, of the newest checkpoint     the log is read about twice
            and of compactions; older checkpoints are opened
-``files``  and whether the files are there that the log names, and       a listing of the table, or a
-           what lies there that it doesn't name; footers of some         request for each file if few
+``files``  also whether the files of the log exist, what else lies in    a listing of the table, or a
+           the directory, and footers of some files                      request for each file if few
 =========  ============================================================  ================================
 
 Each check is a function that yields findings, in a module about one part of a table. **A check doesn't fail
-on a damaged table**: what it can't go on from becomes a finding, of whichever check, and the next one has
-its turn. Only where there is no table, or the store doesn't answer at all, there is no report.
-
-What the engine would warn about while it reads is what the checks find out by themselves, so these warnings
-are left out meanwhile, for the whole process.
+on a damaged table**: the error that stops it becomes a finding, and the next check runs. There is no report
+only if there is no table, or the store doesn't answer.
 """
 
 from __future__ import annotations
@@ -81,7 +78,7 @@ _CHECKS: tuple[tuple[Depth, tuple[_Check, ...]], ...] = (
     ("log", files_in_log.CHECKS),
     ("files", stored_files.CHECKS),
 )
-"""All checks, with the least depth at which each is made."""
+"""All checks, with the least depth at which each runs."""
 
 
 def check_table(
@@ -95,23 +92,25 @@ def check_table(
 
     Args:
         access: opens the table's files.
-        owners: the commit owners to be asked for the newest version.
+        owners: the commit owners to ask for the newest version.
         depth: how far to look; see the module.
         now_ms: the time, in epoch ms; by the clock unless given.
 
     Raises:
         TableNotFoundError: there is no table.
-        InvalidArgumentError: there is no such depth.
+        InvalidArgumentError: the depth is unknown.
         StorageError: the store doesn't answer.
     """
     if depth not in DEPTHS:
         raise InvalidArgumentError(
-            f"a check goes to one of the depths {', '.join(DEPTHS)}: found {depth!r}",
+            f"expected one of the depths {', '.join(DEPTHS)}: found {depth!r}",
             table=access.storage.root,
         )
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     wanted = DEPTHS[: DEPTHS.index(depth) + 1]
     with warnings.catch_warnings():
+        # The checks find by themselves what the engine would warn about. This hides the warnings in all
+        # threads.
         warnings.simplefilter("ignore", DeltaWarning)
         subject = Subject(access, owners, now_ms=now_ms)
         findings = [
@@ -119,7 +118,7 @@ def check_table(
             for least, checks in _CHECKS
             if least in wanted
             for check in checks
-            for finding in _made(check, subject)
+            for finding in _run(check, subject)
         ]
         new = [finding for finding in findings if not _repeats_commit(finding, subject)]
         return CheckReport.of(new, table=access.storage.root, version=subject.version, depth=depth)
@@ -133,11 +132,11 @@ def _repeats_commit(finding: Finding, subject: Subject) -> bool:
     )
 
 
-def _made(check: _Check, subject: Subject) -> list[Finding]:
-    """What a check finds; what it can't go on from is one of its findings."""
+def _run(check: _Check, subject: Subject) -> list[Finding]:
+    """Run a check. An error that stops it becomes its last finding."""
     found: list[Finding] = []
     try:
-        # Not in one go: what was found before it broke off counts.
+        # One by one, so that what was found before an error counts.
         for finding in check(subject):
             found.append(finding)  # noqa: PERF402
     except DeltaError as failure:
@@ -147,12 +146,12 @@ def _made(check: _Check, subject: Subject) -> list[Finding]:
         found.append(error(code, failure.message, "see the message"))
     except (MemoryError, AssertionError):
         raise
-    except Exception as failure:  # noqa: BLE001 - a library choked on what nobody has thought of
+    except Exception as failure:  # noqa: BLE001 - a library failed on damage that nobody foresaw
         name = f"{check.__module__.rpartition('.')[2]}.{check.__name__.strip('_')}"
         found.append(
             warning(
                 "check-broken-off",
-                f"the check {name} didn't come to its end: {type(failure).__name__}: {failure}",
+                f"the check {name} failed: {type(failure).__name__}: {failure}",
                 "nothing here: please report it, with the file that it is about",
             )
         )

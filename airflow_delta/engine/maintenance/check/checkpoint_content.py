@@ -1,15 +1,12 @@
-"""Check the newest checkpoint against the commits it stands for, by reading it through and replaying them.
+"""Check the content of the newest checkpoint against the commits that it replaces.
 
-A checkpoint that can't be read is made up for by an older one. One that says something else than the
-commits is worse: readers believe it, and once a cleanup has taken the commits nobody can tell any more
-(edge cases J2, J7). So the state of its version is built a second time, from the checkpoint before it or
-from version 0, and the two are compared, file by file.
+A damaged checkpoint is replaced by an older one. One with wrong content is worse: readers rely on it, and
+once a cleanup has deleted the commits, nobody can find the difference any more. So the state of its version
+is built again from the checkpoint before it, or from version 0, and compared file by file. If the commits
+are gone, only the version checksum can contradict the checkpoint.
 
-Where the commits are gone already only the version checksum can contradict it.
-
-Tombstones may be missing from a checkpoint when they have expired. So those count that haven't yet.
-
-Spec: PROTOCOL.md, "Checkpoints", "Action Reconciliation".
+Spec: PROTOCOL.md, "Checkpoints", "Action Reconciliation". Only tombstones that haven't expired must be in a
+checkpoint.
 """
 
 from __future__ import annotations
@@ -35,11 +32,11 @@ from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.maintenance.check.compared_files import FileDifferences, compare_files
 from airflow_delta.engine.maintenance.check.findings import (
     CHECKPOINT,
-    MOST_NAMED,
+    MAX_NAMED,
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -68,44 +65,44 @@ _LARGE_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a version comes to, by its checkpoint or by what is older."""
+    """The state of a version, by its checkpoint or by replaying older files."""
 
     non_file_state: NonFileState
     adds: pa.Table
     removes: pa.Table
 
 
-def _newest_checkpoint(subject: Subject) -> Iterator[Finding]:
-    """Whether the newest checkpoint can be read, and says what the commits say."""
+def _check_newest_checkpoint(subject: Subject) -> Iterator[Finding]:
+    """Whether the newest checkpoint can be read, and has the state that the commits lead to."""
     checkpoint = subject.newest_checkpoint
     if checkpoint is None:
         return
     version = checkpoint.version
     try:
-        told = _told_by(subject, checkpoint)
+        recorded = _read(subject, checkpoint)
     except ObjectNotFoundError:
-        return  # a cleanup has taken it, so there is a newer one
+        return  # a cleanup has deleted it, so there is a newer one
     except CorruptLogError as damage:
         missing = isinstance(damage.__cause__, ObjectNotFoundError)
         yield error(
             "sidecar-missing" if missing else "checkpoint-damaged",
             f"the newest checkpoint, of version {version}, can't be used: {damage.message}",
-            f"DeltaTable.checkpoint(version={version}) or CheckpointOperator, where older files of the log "
-            "are there",
+            f"DeltaTable.checkpoint(version={version}) or CheckpointOperator, if older files of the log "
+            "exist",
         )
         return
-    yield from _against_checksum(subject, checkpoint, told)
-    yield from _tombstones(subject, checkpoint, told)
-    found = _replayed(subject, checkpoint)
-    if found is not None:
-        yield from _differences(subject, checkpoint, told, found)
+    yield from _compare_with_checksum(subject, checkpoint, recorded)
+    yield from _check_tombstones(subject, checkpoint, recorded)
+    replayed = _replay(subject, checkpoint)
+    if replayed is not None:
+        yield from _compare(subject, checkpoint, recorded, replayed)
 
 
-CHECKS = (_newest_checkpoint,)
+CHECKS = (_check_newest_checkpoint,)
 
 
-def _told_by(subject: Subject, checkpoint: Checkpoint) -> _Content:
-    """What a checkpoint says.
+def _read(subject: Subject, checkpoint: Checkpoint) -> _Content:
+    """Read the content of a checkpoint.
 
     Raises:
         CorruptLogError: it is damaged, or holds a file twice.
@@ -119,7 +116,7 @@ def _told_by(subject: Subject, checkpoint: Checkpoint) -> _Content:
         raise CorruptLogError(f"it has no {lacking} action", path=reader.path)
     distinct = DistinctFiles(path=reader.path, version=reader.version, table=subject.table)
     adds, removes = [], []
-    # All columns are read, for each may be damaged, and few are kept.
+    # All columns are read, since each may be damaged; few are kept.
     for rows in reader.adds():
         distinct.meet(rows)
         adds.append(rows.select(add_schema(_ADD_COLUMNS).names))
@@ -133,8 +130,8 @@ def _told_by(subject: Subject, checkpoint: Checkpoint) -> _Content:
     )
 
 
-def _replayed(subject: Subject, checkpoint: Checkpoint) -> _Content | None:
-    """What the log comes to without the checkpoints of a version; None where it lacks what that needs."""
+def _replay(subject: Subject, checkpoint: Checkpoint) -> _Content | None:
+    """Replay the log without the checkpoints of a version; None if files for that are missing."""
     excluded = [
         each.path for each in subject.listing.checkpoints if each.version == checkpoint.version
     ]
@@ -147,128 +144,137 @@ def _replayed(subject: Subject, checkpoint: Checkpoint) -> _Content | None:
             state.non_file_state, state.live_adds(_ADD_COLUMNS), state.removes(_REMOVE_COLUMNS)
         )
     except (TableStateError, ObjectNotFoundError):
-        return None  # gone, or broken, which is told of where commits are read
+        return None  # gone, or damaged, which `commits` reports
 
 
-def _against_checksum(
-    subject: Subject, checkpoint: Checkpoint, told: _Content
+def _compare_with_checksum(
+    subject: Subject, checkpoint: Checkpoint, recorded: _Content
 ) -> Iterator[Finding]:
     try:
         checksum = read_checksum(subject.storage, checkpoint.version)
     except CorruptLogError:
-        return  # `checksums` tells of it, if it matters
+        return  # `checksums` reports it, if it matters
     if checksum is None:
         return
-    size = pc.sum(told.adds["size"]).as_py() or 0
-    counted = (told.adds.num_rows, size)
+    size = pc.sum(recorded.adds["size"]).as_py() or 0
+    counted = (recorded.adds.num_rows, size)
     if counted != (checksum.num_files, checksum.table_size_bytes):
         yield error(
             "checksum-disagrees",
             f"the checkpoint {checkpoint.path} has {plural(counted[0], 'live file')} of {size_text(size)}, "
-            f"and the checksum of version {checkpoint.version} tells of {checksum.num_files:,} of "
+            f"but the checksum of version {checkpoint.version} counts {checksum.num_files:,} of "
             f"{size_text(checksum.table_size_bytes)}",
-            "find out which is right by the commits: delete the checksum, which is optional, or have the "
-            f"checkpoint deleted and written anew ({CHECKPOINT})",
+            "compare with the commits to find out which is right: delete the checksum, which is optional, "
+            f"or delete the checkpoint and write it again ({CHECKPOINT})",
         )
 
 
-def _tombstones(subject: Subject, checkpoint: Checkpoint, told: _Content) -> Iterator[Finding]:
-    """Whether the checkpoint is mostly about files that are gone."""
-    count, total = told.removes.num_rows, told.removes.num_rows + told.adds.num_rows
+def _check_tombstones(
+    subject: Subject, checkpoint: Checkpoint, recorded: _Content
+) -> Iterator[Finding]:
+    """Whether most of the checkpoint is tombstones."""
+    count, total = recorded.removes.num_rows, recorded.removes.num_rows + recorded.adds.num_rows
     if count < _MANY_TOMBSTONES or count <= _LARGE_SHARE * total:
         return
     share = f"{plural(count, 'tombstone')} of {plural(total, 'file action')} ({count / total:.0%})"
     message = f"the checkpoint of version {checkpoint.version} holds {share}"
-    oldest = _oldest_tombstone_ms(subject)
-    old = 0 if oldest is None else pc.sum(expired(told.removes, oldest)).as_py() or 0
+    oldest = _find_oldest_tombstone_ms(subject)
+    old = 0 if oldest is None else pc.sum(expired(recorded.removes, oldest)).as_py() or 0
     if old > _LARGE_SHARE * count:
         yield warning(
             "tombstones-expired",
-            f"{message}; {old:,} have expired and only make it larger",
+            f"{message}; {old:,} of them have expired and only make it larger",
             f"{CHECKPOINT}: a new one leaves them out",
         )
     else:
         yield info(
             "tombstones-many",
-            f"{message}: the table is rewritten faster than delta.deletedFileRetentionDuration lets go",
+            f"{message}: files are removed faster than delta.deletedFileRetentionDuration lets their "
+            "tombstones expire",
             "a shorter delta.deletedFileRetentionDuration, which also shortens time travel",
         )
 
 
-def _differences(
-    subject: Subject, checkpoint: Checkpoint, told: _Content, found: _Content
+def _compare(
+    subject: Subject, checkpoint: Checkpoint, recorded: _Content, replayed: _Content
 ) -> Iterator[Finding]:
-    files = compare_files(told.adds, found.adds, table=subject.table)
+    files = compare_files(recorded.adds, replayed.adds, table=subject.table)
     differing = [
-        *_file_texts(files),
-        *_non_file_texts(subject, told.non_file_state, found.non_file_state),
+        *_describe_files(files),
+        *_describe_non_file(subject, recorded.non_file_state, replayed.non_file_state),
     ]
     if differing:
         yield error(
             "checkpoint-disagrees",
-            f"the checkpoint {checkpoint.path} isn't what the commits up to version "
-            f"{checkpoint.version} come to: {'; '.join(differing)}",
-            "readers believe the checkpoint. Keep the commits (delta.enableExpiredLogCleanup=false), find "
-            f"out who wrote it, delete it and write it anew: DeltaTable.checkpoint(version="
+            f"the checkpoint {checkpoint.path} differs from the commits up to version "
+            f"{checkpoint.version}: {'; '.join(differing)}",
+            "readers rely on the checkpoint. Keep the commits (delta.enableExpiredLogCleanup=false), find "
+            "the writer, delete the checkpoint and write it again: DeltaTable.checkpoint(version="
             f"{checkpoint.version})",
         )
-    oldest = _oldest_tombstone_ms(subject)
+    oldest = _find_oldest_tombstone_ms(subject)
     if oldest is None:
         return
-    needed = unexpired(found.removes, oldest)
-    lost = compare_files(told.removes, needed, table=subject.table).missing
+    needed = unexpired(replayed.removes, oldest)
+    lost = compare_files(recorded.removes, needed, table=subject.table).missing
     if lost.num_rows:
         yield warning(
             "tombstones-missing",
             f"the checkpoint {checkpoint.path} lacks {plural(lost.num_rows, 'unexpired tombstone')} "
-            f"({_paths(lost)}): a vacuum takes these files too early, and older versions with them",
-            f"delete it and write it anew: DeltaTable.checkpoint(version={checkpoint.version})",
+            f"({_join_paths(lost)}): a vacuum deletes these files too early, so older versions are lost",
+            f"delete it and write it again: DeltaTable.checkpoint(version={checkpoint.version})",
         )
 
 
-def _file_texts(files: FileDifferences) -> Iterator[str]:
+def _describe_files(files: FileDifferences) -> Iterator[str]:
     for rows, what in ((files.missing, "lacks"), (files.extra, "has wrongly")):
         if rows.num_rows:
-            yield f"it {what} {plural(rows.num_rows, 'live file')} ({_paths(rows)})"
+            yield f"it {what} {plural(rows.num_rows, 'live file')} ({_join_paths(rows)})"
     for column, rows in files.differing.items():
-        yield f"it has another {column} for {plural(rows.num_rows, 'file')} ({_paths(rows)})"
+        yield f"it has another {column} for {plural(rows.num_rows, 'file')} ({_join_paths(rows)})"
 
 
-def _non_file_texts(subject: Subject, told: NonFileState, found: NonFileState) -> Iterator[str]:
-    if told.protocol != found.protocol:
-        yield f"it has the protocol {told.protocol}, expected {found.protocol}"
-    if told.metadata != found.metadata:
-        yield f"its metadata differ in {named(_differing(told.metadata, found.metadata))}"
+def _describe_non_file(
+    subject: Subject, recorded: NonFileState, replayed: NonFileState
+) -> Iterator[str]:
+    if recorded.protocol != replayed.protocol:
+        yield f"it has the protocol {recorded.protocol}, expected {replayed.protocol}"
+    if recorded.metadata != replayed.metadata:
+        fields = _list_differing_fields(recorded.metadata, replayed.metadata)
+        yield f"its metadata differ in {join_names(fields)}"
     properties = subject.properties
     keeps = properties is None or "delta.setTransactionRetentionDuration" not in properties.raw
-    # Engines leave out expired ones.
+    # Engines leave out expired transaction identifiers.
     transactions = (
-        found.transactions
+        replayed.transactions
         if keeps
-        else {app: txn for app, txn in found.transactions.items() if app in told.transactions}
+        else {app: t for app, t in replayed.transactions.items() if app in recorded.transactions}
     )
-    yield from _entry_texts("transaction", told.transactions, transactions)
-    yield from _entry_texts("domain", told.domains, found.domains)
+    yield from _describe_entries("transaction", recorded.transactions, transactions)
+    yield from _describe_entries("domain", recorded.domains, replayed.domains)
 
 
-def _differing(told: Metadata | None, found: Metadata | None) -> list[str]:
-    """The fields in which metadata differ."""
-    sides = [{} if each is None else each.to_json() for each in (told, found)]
+def _list_differing_fields(recorded: Metadata | None, replayed: Metadata | None) -> list[str]:
+    """Return the fields in which metadata differ."""
+    sides = [{} if each is None else each.to_json() for each in (recorded, replayed)]
     return sorted(key for key in {*sides[0], *sides[1]} if sides[0].get(key) != sides[1].get(key))
 
 
-def _entry_texts(what: str, told: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
-    wrong = sorted(key for key in {*told, *found} if told.get(key) != found.get(key))
+def _describe_entries(
+    what: str, recorded: Mapping[str, Any], replayed: Mapping[str, Any]
+) -> Iterator[str]:
+    keys = {*recorded, *replayed}
+    wrong = sorted(key for key in keys if recorded.get(key) != replayed.get(key))
     if wrong:
-        yield f"it is wrong about {plural(len(wrong), what)} ({named(wrong)})"
+        yield f"it differs in {plural(len(wrong), what)} ({join_names(wrong)})"
 
 
-def _paths(rows: pa.Table) -> str:
-    return named(rows["path"].slice(0, MOST_NAMED).to_pylist(), rows.num_rows)
+def _join_paths(rows: pa.Table) -> str:
+    return join_names(rows["path"].slice(0, MAX_NAMED).to_pylist(), rows.num_rows)
 
 
-def _oldest_tombstone_ms(subject: Subject) -> int | None:
-    """When what has just expired was deleted; None where the retention isn't known."""
+def _find_oldest_tombstone_ms(subject: Subject) -> int | None:
+    """The time before which tombstones have expired; None if the retention isn't known."""
     if subject.properties is None:
         return None
     return subject.now_ms - subject.properties.deleted_file_retention_ms

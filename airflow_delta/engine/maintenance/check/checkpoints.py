@@ -1,9 +1,8 @@
-"""Check the checkpoints that there are: are they whole, can they be opened, do they come often enough?
+"""Check the checkpoints: whether they are complete, can be opened, and are made often enough.
 
-Of the newest one `checkpoint_content` reads all. Older ones, from which readers start who travel in time,
-are opened here, and their sidecars are looked for in one listing.
-
-Spec: PROTOCOL.md, "Checkpoints", "Sidecar File Information". Edge cases A4, A6, A8, J3.
+Spec: PROTOCOL.md, "Checkpoints", "Sidecar File Information". `checkpoint_content` reads all of the newest
+one. Older ones, from which time travel starts, are opened here, and their sidecars are looked up in one
+listing.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from airflow_delta.engine.log.files import (
 from airflow_delta.engine.maintenance.check.findings import (
     CHECKPOINT,
     CLEANUP,
-    MOST_NAMED,
+    MAX_NAMED,
     Finding,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -42,13 +41,13 @@ from airflow_delta.engine.model.sizes import size_text
 __all__ = ["CHECKS", "DEEP_CHECKS"]
 
 _WORKERS = 8
-"""Checkpoints that are opened at a time in a store behind a network."""
+"""How many checkpoints are opened at a time in a remote store."""
 
 _OVERDUE = 10
-"""So many times ``delta.checkpointInterval`` without a checkpoint is more than an oversight."""
+"""How many times ``delta.checkpointInterval`` without a checkpoint are a warning."""
 
 
-def _incomplete(subject: Subject) -> Iterator[Finding]:
+def _check_parts(subject: Subject) -> Iterator[Finding]:
     """Whether multi-part checkpoints lack parts."""
     parts: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
     for file in map(parse_log_file, subject.log_files):
@@ -58,16 +57,16 @@ def _incomplete(subject: Subject) -> Iterator[Finding]:
         missing = missing_versions(found, first=1, last=count)
         if missing:
             num_missing = sum(gap.stop - gap.start for gap in missing)
-            first_missing = [str(part) for part in islice(chain(*missing), MOST_NAMED)]
+            first_missing = [str(part) for part in islice(chain(*missing), MAX_NAMED)]
             yield warning(
                 "checkpoint-incomplete",
-                f"the checkpoint of version {version} in {count} parts lacks "
-                f"{plural(num_missing, 'part')} ({named(first_missing, num_missing)}): nobody can read it",
-                f"{CHECKPOINT} of that version or a later one; a cleanup takes the rest when it is old",
+                f"the checkpoint of version {version} in {count} parts lacks {plural(num_missing, 'part')} "
+                f"({join_names(first_missing, num_missing)}): nobody can read it",
+                f"{CHECKPOINT} of that version or a later one; a cleanup deletes the rest when it is old",
             )
 
 
-def _empty(subject: Subject) -> Iterator[Finding]:
+def _check_empty(subject: Subject) -> Iterator[Finding]:
     """Whether checkpoints have zero bytes."""
     kinds = (ClassicCheckpoint, V2Checkpoint, CheckpointPart)
     found = [
@@ -78,29 +77,29 @@ def _empty(subject: Subject) -> Iterator[Finding]:
     if found:
         yield warning(
             "checkpoint-empty",
-            f"{plural(len(found), 'file')} of checkpoints ({named(found)}) of zero bytes, which nobody "
-            "can read",
-            f"{CHECKPOINT} of that version or a later one; a cleanup takes the file when it is old",
+            f"{plural(len(found), 'file')} of checkpoints ({join_names(found)}) of zero bytes, which "
+            "nobody can read",
+            f"{CHECKPOINT} of that version or a later one; a cleanup deletes the file when it is old",
         )
 
 
-def _without_commit(subject: Subject) -> Iterator[Finding]:
-    """Whether the newest checkpoint stands without the commit of its version."""
+def _check_commit(subject: Subject) -> Iterator[Finding]:
+    """Whether the commit of the newest checkpoint is missing."""
     newest = subject.newest_checkpoint
     if newest is None or any(c.version == newest.version for c in subject.listing.commits):
         return
     last = newest.version == subject.latest_logged
     yield warning(
         "checkpoint-without-commit",
-        f"the commit of version {newest.version} is gone, of which there is a checkpoint: its time isn't "
-        f"known, and some engines can't {'append to' if last else 'open'} such a table",
-        "put the commit back; or make a further commit and a checkpoint of it"
+        f"version {newest.version} has a checkpoint, but its commit is gone: its time isn't known, and "
+        f"some engines can't {'append to' if last else 'open'} such a table",
+        "put the commit back; or make another commit and a checkpoint of it"
         if last
         else f"{CHECKPOINT} of a later version",
     )
 
 
-def _lag(subject: Subject) -> Iterator[Finding]:
+def _check_lag(subject: Subject) -> Iterator[Finding]:
     """Whether a checkpoint is due."""
     if subject.snapshot is None or subject.properties is None:
         return
@@ -109,12 +108,12 @@ def _lag(subject: Subject) -> Iterator[Finding]:
     try:
         interval = subject.properties.checkpoint_interval
     except InvalidTableError:
-        return  # `settings` tells of it
+        return  # `settings` reports it
     if since < interval:
         return
     after = "and no checkpoint" if checkpoint is None else f"after version {checkpoint.version}"
     message = (
-        f"{plural(since, 'commit')} {after}: all who open the table read them; delta.checkpointInterval is "
+        f"{plural(since, 'commit')} {after}: every reader has to read them; delta.checkpointInterval is "
         f"{interval:,}"
     )
     if since < _OVERDUE * interval:
@@ -123,29 +122,31 @@ def _lag(subject: Subject) -> Iterator[Finding]:
         yield warning("checkpoint-overdue", message, CHECKPOINT)
 
 
-def _older_ones_open(subject: Subject) -> Iterator[Finding]:
-    """Whether the older checkpoints can be opened, and their sidecars are there."""
+def _check_older(subject: Subject) -> Iterator[Finding]:
+    """Whether the older checkpoints can be opened, and their sidecars exist."""
     newest = subject.newest_checkpoint
     older = [each for each in subject.listing.checkpoints if each != newest]
     present = {each.path: each.size for each in subject.storage.list(SIDECAR_DIRECTORY)}
     workers = _WORKERS if subject.storage.capabilities.remote else 1
-    fault = partial(_fault, subject, present)
-    for checkpoint, reason in zip(older, map_ordered(fault, older, workers=workers), strict=True):
+    explain = partial(_explain_fault, subject, present)
+    for checkpoint, reason in zip(older, map_ordered(explain, older, workers=workers), strict=True):
         if reason is not None:
             yield warning(
                 "checkpoint-damaged",
                 f"the checkpoint {checkpoint.path} can't be used: {reason}",
-                f"DeltaTable.checkpoint(version={checkpoint.version}), if older files of the log are "
-                f"there; newer versions don't need it, and {CLEANUP} takes it when it is old",
+                f"DeltaTable.checkpoint(version={checkpoint.version}), if older files of the log exist; "
+                f"newer versions don't need it, and {CLEANUP} deletes it when it is old",
             )
 
 
-CHECKS = (_incomplete, _empty, _without_commit, _lag)
-DEEP_CHECKS = (_older_ones_open,)
+CHECKS = (_check_parts, _check_empty, _check_commit, _check_lag)
+DEEP_CHECKS = (_check_older,)
 
 
-def _fault(subject: Subject, present: Mapping[str, int], checkpoint: Checkpoint) -> str | None:
-    """Why a checkpoint can't be used, as far as opening it tells."""
+def _explain_fault(
+    subject: Subject, present: Mapping[str, int], checkpoint: Checkpoint
+) -> str | None:
+    """Explain why a checkpoint can't be opened; None if it can."""
     try:
         reader = open_checkpoint(subject.storage, checkpoint, table=subject.table)
         kinds = {kind for kind, _ in reader.non_file_actions()}
@@ -160,7 +161,7 @@ def _fault(subject: Subject, present: Mapping[str, int], checkpoint: Checkpoint)
                 found, expected = size_text(present[file.path]), size_text(file.size)
                 return f"its sidecar {file.path} has {found}, expected {expected}"
     except ObjectNotFoundError:
-        return None  # a cleanup has taken it meanwhile
+        return None  # a cleanup has deleted it meanwhile
     except CorruptLogError as damage:
         return damage.message
     return None

@@ -1,10 +1,8 @@
-"""Check the newest version checksum against what the log comes to, and whether one comes with each commit.
+"""Check the newest version checksum against the state of its version, and whether each commit leaves one.
 
-Checksums are optional. But Delta Spark compares its state with the one of the version, and by default
-doesn't write checkpoints where they differ; and Delta Kernel believes the protocol and the metadata in
-them unseen (edge cases A18 to A20). Older ones matter to nobody who reads the table.
-
-Spec: PROTOCOL.md, "Version Checksum File".
+Spec: PROTOCOL.md, "Version Checksum File". Checksums are optional. But Delta Spark compares its state with
+the one of the version, and by default writes no checkpoint if they differ; and Delta Kernel relies on the
+protocol and the metadata in it. Older checksums don't matter to readers of the table.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -31,9 +29,9 @@ __all__ = ["CHECKS", "QUICK_CHECKS"]
 _DELETE = "delete the file, which is optional"
 
 
-def _newest_can_be_read(subject: Subject) -> Iterator[Finding]:
-    """Whether the newest checksum is one."""
-    newest = _newest(subject)
+def _check_readable(subject: Subject) -> Iterator[Finding]:
+    """Whether the newest checksum can be read."""
+    newest = _find_newest(subject)
     if newest is None:
         return
     try:
@@ -42,33 +40,33 @@ def _newest_can_be_read(subject: Subject) -> Iterator[Finding]:
         yield warning("checksum-damaged", damage.message, _DELETE)
 
 
-def _commit_is_there(subject: Subject) -> Iterator[Finding]:
-    """Whether the log has the commit that the newest checksum is of, which was made before it."""
-    newest = _newest(subject)
+def _check_commit(subject: Subject) -> Iterator[Finding]:
+    """Whether the log has the commit of the newest checksum."""
+    newest = _find_newest(subject)
     if newest is not None and newest.version > subject.version:
         yield error(
             "commit-lost",
-            f"{newest.path} is there, so version {newest.version} was, and the log ends at "
+            f"{newest.path} exists, so version {newest.version} did too, but the log ends at "
             f"{subject.version}: the newest commits are lost",
             PUT_FILE_BACK,
         )
 
 
-def _lag(subject: Subject) -> Iterator[Finding]:
-    """Whether writers have stopped leaving checksums."""
-    newest = _newest(subject)
+def _check_lag(subject: Subject) -> Iterator[Finding]:
+    """Whether writers have stopped writing checksums."""
+    newest = _find_newest(subject)
     if newest is not None and newest.version < subject.latest_logged:
         behind = plural(subject.latest_logged - newest.version, "version")
         yield info(
             "checksum-behind",
-            f"the newest version checksum is of version {newest.version}, {behind} behind: a writer of "
-            "later ones leaves none",
+            f"the newest version checksum is of version {newest.version}, {behind} behind: the writer of "
+            "later versions writes none",
         )
 
 
-def _newest_agrees(subject: Subject) -> Iterator[Finding]:
-    """Whether the newest checksum tells what the log comes to."""
-    newest = _newest(subject)
+def _check_newest(subject: Subject) -> Iterator[Finding]:
+    """Whether the newest checksum agrees with the state of its version."""
+    newest = _find_newest(subject)
     if newest is None or newest.version > subject.version:
         return
     try:
@@ -78,27 +76,27 @@ def _newest_agrees(subject: Subject) -> Iterator[Finding]:
             snapshot = open_snapshot(subject.storage, newest.version)
         read_checksum(subject.storage, newest.version)
     except (CorruptLogError, VersionNotFoundError):
-        return  # other checks tell of it
+        return  # other checks report it
     differences = snapshot.verify().differences
     if differences:
         facts = [f"{each.what} is {each.expected}, expected {each.found}" for each in differences]
         yield error(
             "checksum-disagrees",
-            f"the checksum {newest.path} isn't what the log comes to: "
-            f"{named([_cut(fact) for fact in facts])}",
-            f"find out which is right, for a log that has changed since would show here; then {_DELETE}",
+            f"the checksum {newest.path} differs from the log: "
+            f"{join_names([_shorten(fact) for fact in facts])}",
+            f"find out which is right, since the log may have been changed; then {_DELETE}",
         )
 
 
-QUICK_CHECKS = (_commit_is_there, _newest_can_be_read, _lag)
-CHECKS = (_newest_agrees,)
+QUICK_CHECKS = (_check_commit, _check_readable, _check_lag)
+CHECKS = (_check_newest,)
 
 _LONGEST = 200
 
 
-def _newest(subject: Subject) -> Checksum | None:
+def _find_newest(subject: Subject) -> Checksum | None:
     return subject.listing.checksums[-1] if subject.listing.checksums else None
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,9 +1,8 @@
-"""Check what commits say: can each be read, and does each say one thing of each file, at a time of its own?
+"""Check the content of commits: whether it can be read, is consistent, and has ascending times.
 
-All commits that are there are read, also those that only time travel and histories need. They are read some
-hundreds at a time, and one by one only where some of them can't be read.
-
-Spec: PROTOCOL.md, "Actions", "Action Reconciliation"; in-commit-timestamps.md. Edge cases A27, B2, L8.
+Spec: PROTOCOL.md, "Actions", "Action Reconciliation"; in-commit-timestamps.md. All existing commits are
+read, also those that only time travel and history need: some hundreds at a time, and one by one only if
+some can't be read.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.maintenance.check.findings import (
     Finding,
     error,
-    named,
+    join_names,
+    join_ranges,
     plural,
-    ranges,
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
@@ -43,12 +42,12 @@ _BATCH_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class _Seen:
-    """What came to light while commits were read.
+    """What was found while commits were read.
 
     Attributes:
         unreadable: by version, what is wrong.
-        contradictory: versions that say two things of a file.
-        times: by version, the in-commit timestamp, None where it lacks.
+        contradictory: versions with two actions for one file.
+        times: by version, the in-commit timestamp, None if it is missing.
     """
 
     unreadable: dict[int, str] = field(default_factory=dict)
@@ -56,10 +55,10 @@ class _Seen:
     times: dict[int, int | None] = field(default_factory=dict)
 
 
-def _contents(subject: Subject) -> Iterator[Finding]:
-    """Whether commits can be read, and don't contradict themselves."""
+def _check_contents(subject: Subject) -> Iterator[Finding]:
+    """Whether commits can be read, and are consistent."""
     seen = _Seen()
-    for batch in _batches(_present(subject)):
+    for batch in _split_into_batches(_list_present(subject)):
         _read(subject, batch, seen)
     newest = subject.newest_checkpoint
     after = -1 if newest is None else newest.version
@@ -69,33 +68,33 @@ def _contents(subject: Subject) -> Iterator[Finding]:
     if needed:
         yield error(
             "commit-unreadable",
-            f"{plural(len(needed), 'commit')} can't be read that the newest version needs: "
-            f"{named([seen.unreadable[version] for version in needed])}",
+            f"the newest version needs {plural(len(needed), 'commit')} that can't be read: "
+            f"{join_names([seen.unreadable[version] for version in needed])}",
             PUT_FILE_BACK,
         )
     if older:
         yield warning(
             "commit-unreadable",
-            f"{plural(len(older), 'commit')} from before the newest checkpoint can't be read, so that "
-            f"older versions are lost: {named([seen.unreadable[version] for version in older])}",
+            f"{plural(len(older), 'commit')} from before the newest checkpoint can't be read, so "
+            f"older versions are lost: {join_names([seen.unreadable[version] for version in older])}",
             f"{PUT_FILE_BACK}; newer versions don't need it",
         )
     if seen.contradictory:
         found = sorted(seen.contradictory)
         yield warning(
             "commit-contradictory",
-            f"more than one action for a file in {plural(len(found), 'commit')} ({ranges(found)}), "
-            "where the protocol allows one: engines don't agree on what that means",
+            f"more than one action for a file in {plural(len(found), 'commit')} ({join_ranges(found)}), "
+            "though the protocol allows only one: engines interpret that differently",
             "nothing here: find the writer that is at fault, and compare the table with its source",
         )
-    yield from _timestamps(subject, seen)
+    yield from _check_timestamps(subject, seen)
 
 
-CHECKS = (_contents,)
+CHECKS = (_check_contents,)
 
 
-def _present(subject: Subject) -> Sequence[LogCommit]:
-    """The commits that have content, those that aren't backfilled at the end."""
+def _list_present(subject: Subject) -> Sequence[LogCommit]:
+    """Return the commits that have content, with those that aren't backfilled at the end."""
     logged: list[LogCommit] = [commit for commit in subject.listing.commits if commit.size]
     if subject.snapshot is None:
         return logged
@@ -104,7 +103,7 @@ def _present(subject: Subject) -> Sequence[LogCommit]:
     return [*logged, *later]
 
 
-def _batches(commits: Sequence[LogCommit]) -> Iterator[list[LogCommit]]:
+def _split_into_batches(commits: Sequence[LogCommit]) -> Iterator[list[LogCommit]]:
     batch: list[LogCommit] = []
     size = 0
     for commit in commits:
@@ -118,7 +117,7 @@ def _batches(commits: Sequence[LogCommit]) -> Iterator[list[LogCommit]]:
 
 
 def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
-    """Read commits, and halves of them where they can't be read together."""
+    """Read commits together; if that fails, read each half."""
     try:
         parsed = parse_commits(
             commit_texts(subject.storage, commits, table=subject.table),
@@ -126,7 +125,7 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
             kinds=("commitInfo",) if _has_times(subject, commits[-1].version) else (),
             table=subject.table,
         )
-        twice = _contradictory(parsed, subject.table)
+        twice = _find_contradictory(parsed, subject.table)
     except DeltaError as failure:
         if len(commits) > 1:
             middle = len(commits) // 2
@@ -134,7 +133,7 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
             _read(subject, commits[middle:], seen)
             return
         if isinstance(failure, ObjectNotFoundError):
-            return  # a cleanup has taken it meanwhile
+            return  # a cleanup has deleted it meanwhile
         if isinstance(failure, StorageError):
             subject.probe()
         seen.unreadable[commits[0].version] = failure.message
@@ -150,8 +149,8 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
         seen.times |= times
 
 
-def _contradictory(parsed: ParsedCommits, table: str) -> set[int]:
-    """The versions that have more than one action for a file."""
+def _find_contradictory(parsed: ParsedCommits, table: str) -> set[int]:
+    """Return the versions that have more than one action for a file."""
     actions = parsed.files
     chunks = [
         chunk
@@ -166,7 +165,7 @@ def _contradictory(parsed: ParsedCommits, table: str) -> set[int]:
 
 
 def _has_times(subject: Subject, version: int) -> bool:
-    """Whether a commit must hold its time."""
+    """Whether a commit must have an in-commit timestamp."""
     if subject.snapshot is None:
         return False
     source = timestamp_source(
@@ -175,8 +174,8 @@ def _has_times(subject: Subject, version: int) -> bool:
     return source is TimestampSource.COMMIT_INFO
 
 
-def _timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
-    """Whether in-commit timestamps are there and ascend."""
+def _check_timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
+    """Whether in-commit timestamps exist and ascend."""
     wanted = {
         version: time
         for version, time in sorted(seen.times.items())
@@ -186,16 +185,16 @@ def _timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
     if lacking:
         yield error(
             "timestamp-missing",
-            f"no in-commit timestamp in {plural(len(lacking), 'commit')} ({ranges(lacking)}), which the "
-            "table demands: the time is unknown, and time travel by timestamp fails",
-            "nothing here: a commit isn't changed. Find the writer that is at fault",
+            f"no in-commit timestamp in {plural(len(lacking), 'commit')} ({join_ranges(lacking)}), though "
+            "the table requires it: the time is unknown, and time travel by timestamp fails",
+            "nothing here: commits can't be changed. Find the writer that is at fault",
         )
     times = [(version, time) for version, time in wanted.items() if isinstance(time, int)]
     back = [version for (_, before), (version, time) in pairwise(times) if time <= before]
     if back:
         yield warning(
             "timestamp-not-ascending",
-            f"in {plural(len(back), 'commit')} ({ranges(back)}) the in-commit timestamp isn't later "
+            f"in {plural(len(back), 'commit')} ({join_ranges(back)}) the in-commit timestamp isn't later "
             "than the one before: time travel by timestamp may find a wrong version",
-            "nothing here: a commit isn't changed. Find the writer that is at fault",
+            "nothing here: commits can't be changed. Find the writer that is at fault",
         )

@@ -1,10 +1,9 @@
-"""Check log compactions against the commits that they stand for.
+"""Check log compactions against the commits that they replace.
 
-Readers may open a compaction in place of its commits. One that lacks a ``remove`` or the removal of a
-domain, however old, brings back what was deleted before its range; some engines write such (edge case
-A17). This engine reads only those that it can trust (``log/compacted.py``), others read them all.
-
-Spec: PROTOCOL.md, "Log Compaction Files".
+Spec: PROTOCOL.md, "Log Compaction Files". Readers may open a compaction instead of its commits. If it lacks
+a ``remove`` or the removal of a domain, however old, what was deleted before its range comes back; some
+engines write such compactions. This engine reads only those that it trusts (``log/compacted.py``), others
+read them all.
 """
 
 from __future__ import annotations
@@ -21,7 +20,12 @@ from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.compacted import trusted_compactions
 from airflow_delta.engine.log.files import CompactedCommits
 from airflow_delta.engine.maintenance.check.compared_files import compare_files
-from airflow_delta.engine.maintenance.check.findings import Finding, error, plural, warning
+from airflow_delta.engine.maintenance.check.findings import (
+    Finding,
+    error,
+    plural,
+    warning,
+)
 from airflow_delta.engine.maintenance.check.subject import Subject
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.replay.reconcile import reconcile_commits
@@ -39,75 +43,75 @@ _PARSERS: Mapping[str, Callable[[Mapping[str, Any], str], _NonFileValue]] = {
 }
 _COLUMNS = ("path", "size", "deletionVector")
 _MOST = 100
-"""So many of the newest compactions are looked at."""
+"""How many of the newest compactions are checked."""
 
-_MEND = (
+_REMEDY = (
     "delete the file, which nobody needs, then DeltaTable.compact_log() or LogCompactionOperator"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What commits, or a compaction, come to."""
+    """The effect of commits, or of a compaction, on the state."""
 
     adds: pa.Table
     removes: pa.Table
     non_file_actions: Mapping[tuple[str, str], _NonFileValue]
 
 
-def _contents(subject: Subject) -> Iterator[Finding]:
-    """Whether compactions say what their commits say."""
+def _check_contents(subject: Subject) -> Iterator[Finding]:
+    """Whether compactions have the effect of their commits."""
     commits = {commit.version: commit for commit in subject.listing.commits if commit.size}
     newest = sorted(subject.listing.compactions, key=lambda file: file.end)[-_MOST:]
     for compaction in newest:
         try:
-            told = _content(subject, _texts(subject, compaction), compaction)
+            recorded = _parse(subject, _read_texts(subject, compaction), compaction)
         except ObjectNotFoundError:
-            continue  # a cleanup has taken it meanwhile
+            continue  # a cleanup has deleted it meanwhile
         except CorruptLogError as damage:
-            yield _damaged(compaction, damage)
+            yield _report_damage(compaction, damage)
             continue
         covered = range(compaction.start, compaction.end + 1)
-        # The name of a compaction may state any end: never enumerate more versions than there are.
+        # The name of a compaction may have any end. Don't enumerate more versions than exist.
         if covered.stop - covered.start > len(commits):
             continue
         present = [commits[version] for version in covered if version in commits]
         if len(present) < len(covered):
             continue
         try:
-            found = _content(subject, commit_texts(subject.storage, present, table=subject.table))
+            replayed = _parse(subject, commit_texts(subject.storage, present, table=subject.table))
         except (CorruptLogError, ObjectNotFoundError):
-            continue  # `commits` tells of it
-        yield from _differences(subject, compaction, told, found)
+            continue  # `commits` reports it
+        yield from _compare(subject, compaction, recorded, replayed)
 
 
-CHECKS = (_contents,)
+CHECKS = (_check_contents,)
 
 
-def _damaged(compaction: CompactedCommits, damage: CorruptLogError) -> Finding:
+def _report_damage(compaction: CompactedCommits, damage: CorruptLogError) -> Finding:
     finding = damage.facts.get("finding")
     if finding is not None:
         return error(
             "compaction-unreconciled",
-            f"the compaction {compaction.path} isn't what its commits come to: {finding}. This engine "
-            "reads the commits, and others read the compaction",
-            _MEND,
+            f"the compaction {compaction.path} differs from its commits: {finding}. This engine reads the "
+            "commits, but others read the compaction",
+            _REMEDY,
         )
     return warning(
         "compaction-damaged",
         f"the compaction {compaction.path} can't be read: {damage.message}",
-        _MEND,
+        _REMEDY,
     )
 
 
-def _texts(subject: Subject, compaction: CompactedCommits) -> Iterable[tuple[int, bytes]]:
-    """The content of a compaction, compared with its pledge, where it has one."""
+def _read_texts(subject: Subject, compaction: CompactedCommits) -> Iterable[tuple[int, bytes]]:
+    """Read the content of a compaction, and check its pledge, if it has one."""
     if trusted_compactions(subject.storage, [compaction]):
         return commit_texts(subject.storage, [compaction], table=subject.table)
     return [(compaction.end, subject.storage.read(compaction.path))]
 
 
-def _content(
+def _parse(
     subject: Subject,
     texts: Iterable[tuple[int, bytes]],
     compaction: CompactedCommits | None = None,
@@ -122,7 +126,9 @@ def _content(
     )
     check_reconciled(parsed.non_file_actions, compacted, table=subject.table)
     reconciled = reconcile_commits(parsed.files, table=subject.table, compactions=compacted)
-    non_file_actions = {_key(action): _value(action) for action in parsed.non_file_actions}
+    non_file_actions = {
+        _make_key(action): _parse_value(action) for action in parsed.non_file_actions
+    }
     return _Content(
         reconciled.adds.select(add_schema(_COLUMNS).names),
         reconciled.removes.select(remove_schema(_COLUMNS).names),
@@ -130,53 +136,53 @@ def _content(
     )
 
 
-def _key(action: NonFileAction) -> tuple[str, str]:
+def _make_key(action: NonFileAction) -> tuple[str, str]:
     names = {"txn": "appId", "domainMetadata": "domain"}
     name = names.get(action.kind)
     return action.kind, "" if name is None else str(action.value.get(name))
 
 
-def _value(action: NonFileAction) -> _NonFileValue:
-    # As objects, for writers leave out what is null.
+def _parse_value(action: NonFileAction) -> _NonFileValue:
+    # As objects, since writers may leave out null fields.
     return _PARSERS[action.kind](action.value, action.kind)
 
 
-def _differences(
-    subject: Subject, compaction: CompactedCommits, told: _Content, found: _Content
+def _compare(
+    subject: Subject, compaction: CompactedCommits, recorded: _Content, replayed: _Content
 ) -> Iterator[Finding]:
-    adds = compare_files(told.adds, found.adds, table=subject.table)
-    removes = compare_files(told.removes, found.removes, table=subject.table)
+    adds = compare_files(recorded.adds, replayed.adds, table=subject.table)
+    removes = compare_files(recorded.removes, replayed.removes, table=subject.table)
+    actions, expected = recorded.non_file_actions, replayed.non_file_actions
     forgotten = [
         key
-        for key, value in found.non_file_actions.items()
-        if key not in told.non_file_actions and isinstance(value, DomainMetadata) and value.removed
+        for key, value in expected.items()
+        if key not in actions and isinstance(value, DomainMetadata) and value.removed
     ]
     wrong = [
         key
-        for key in {*told.non_file_actions, *found.non_file_actions}
-        if key not in forgotten
-        and told.non_file_actions.get(key) != found.non_file_actions.get(key)
+        for key in {*actions, *expected}
+        if key not in forgotten and actions.get(key) != expected.get(key)
     ]
     texts = [
         (adds.missing.num_rows, "lacks", "live file"),
         (adds.extra.num_rows, "has wrongly", "live file"),
         (sum(rows.num_rows for rows in adds.differing.values()), "has another size of", "file"),
         (removes.extra.num_rows, "has wrongly", "removed file"),
-        (len(wrong), "is wrong about", "other action"),
+        (len(wrong), "differs in", "other action"),
     ]
     differing = [f"it {verb} {plural(count, what)}" for count, verb, what in texts if count]
     if differing:
         yield error(
             "compaction-disagrees",
-            f"the compaction {compaction.path} isn't what its commits come to: {'; '.join(differing)}",
-            _MEND,
+            f"the compaction {compaction.path} differs from its commits: {'; '.join(differing)}",
+            _REMEDY,
         )
-    # Before version 0 there is nothing that could come back.
+    # Nothing can come back from before version 0.
     if compaction.start and (removes.missing.num_rows or forgotten):
         yield error(
             "compaction-forgets",
             f"the compaction {compaction.path} lacks {plural(removes.missing.num_rows, 'removed file')} "
             f"and {plural(len(forgotten), 'removed domain')} of its commits: engines that read it bring "
             "back what was deleted",
-            _MEND,
+            _REMEDY,
         )

@@ -1,8 +1,8 @@
-"""Compare two sets of file actions, file by file, as columns: the same files, with the same values?
+"""Compare two sets of file actions in Arrow: whether they have the same files, with the same values.
 
-Two sides may have their files in any order. Each row of one side is looked up among the keys of the other
-(`file_keys`) by a hash table of Arrow's, and then the columns of the rows that met are compared as wholes.
-Maps are compared key by key, for writers put their entries in different orders.
+Each file of one side is looked up among the keys of the other (`file_keys`) by a hash table, then the
+columns of the common files are compared as a whole. Maps are compared key by key, since writers order their
+entries differently.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["FileDifferences", "compare_files"]
 
 @dataclass(frozen=True, slots=True)
 class FileDifferences:
-    """In what two sets of file actions differ.
+    """The differences between two sets of file actions.
 
     Attributes:
-        missing: the rows of files that should be there and aren't.
-        extra: the rows of files that are there and shouldn't be.
-        differing: by column, the rows of files that are on both sides with different values.
+        missing: the rows of expected files that don't exist.
+        extra: the rows of files that aren't expected.
+        differing: by column, the rows of files that both sides have with different values.
     """
 
     missing: pa.Table
@@ -40,44 +40,44 @@ class FileDifferences:
         return bool(self.missing.num_rows or self.extra.num_rows or self.differing)
 
 
-def compare_files(told: pa.Table, expected: pa.Table, *, table: str) -> FileDifferences:
-    """Compare file actions with those that they should be.
+def compare_files(found: pa.Table, expected: pa.Table, *, table: str) -> FileDifferences:
+    """Compare file actions with the expected ones.
 
     Args:
-        told: adds or removes, each file once.
+        found: adds or removes, each file once.
         expected: the same, with the same columns.
         table: the table's location.
     """
-    told_keys, expected_keys = _keys(told, table), _keys(expected, table)
-    missing = expected.filter(pc.invert(pc.is_in(expected_keys, value_set=told_keys)))
-    places = pc.index_in(told_keys, value_set=expected_keys)
-    known = places.is_valid()
-    columns = [name for name in told.column_names if name not in FILE_KEY_COLUMNS]
-    # Not the paths, of which taking can't have more than 2 GB.
-    ours, theirs = told.filter(known), expected.select(columns).take(places.filter(known))
+    found_keys, expected_keys = _make_keys(found, table), _make_keys(expected, table)
+    missing = expected.filter(pc.invert(pc.is_in(expected_keys, value_set=found_keys)))
+    indexes = pc.index_in(found_keys, value_set=expected_keys)
+    known = indexes.is_valid()
+    columns = [name for name in found.column_names if name not in FILE_KEY_COLUMNS]
+    # Without the paths, since `take` can't return more than 2 GB of text.
+    ours, theirs = found.filter(known), expected.select(columns).take(indexes.filter(known))
     differing = {}
     for column in columns:
-        unequal = pc.invert(_same(ours[column], theirs[column]))
+        unequal = pc.invert(_are_same(ours[column], theirs[column]))
         if pc.any(unequal).as_py():
             differing[column] = ours.filter(unequal)
-    return FileDifferences(missing, told.filter(pc.invert(known)), differing)
+    return FileDifferences(missing, found.filter(pc.invert(known)), differing)
 
 
-def _keys(rows: pa.Table, table: str) -> pa.Array:
-    # One array, whose offsets may need 64 bits.
+def _make_keys(rows: pa.Table, table: str) -> pa.Array:
+    # One array, so its offsets may need 64 bits.
     keys = file_keys(rows, table=table).cast(pa.large_string())
     return pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.nulls(0, pa.large_string())
 
 
-def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Where two columns have the same value; null is the same as null."""
+def _are_same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Where two columns have the same value. Null equals null."""
     if pa.types.is_map(left.type):
-        return _same_maps(left, right)
+        return _are_same_maps(left, right)
     both_null = pc.and_(left.is_null(), right.is_null())
     return pc.or_(both_null, pc.coalesce(pc.equal(left, right), scalar_of(False, pa.bool_())))
 
 
-def _same_maps(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+def _are_same_maps(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
     names = {
         name
         for column in (left, right)
@@ -90,5 +90,5 @@ def _same_maps(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray
         entries = (
             pc.map_lookup(column, scalar_of(name, pa.string()), "first") for column in (left, right)
         )
-        same = pc.and_(same, _same(*entries))
+        same = pc.and_(same, _are_same(*entries))
     return same

@@ -1,7 +1,7 @@
-"""Check what the log says of the live files: each once, with the facts that the table's features promise.
+"""Check what the log records of the live files: each once, with the fields that features require.
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Per-file Statistics", "Row Tracking", "Partition Value
-Serialization". Edge cases B1, B15, G3, E14.
+Serialization".
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.features.column_mapping import mapping_mode, partition_fields
 from airflow_delta.engine.maintenance.check.findings import (
-    MOST_NAMED,
+    MAX_NAMED,
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -31,28 +31,28 @@ _MANY_FILES = 1000
 _MUCH_DELETED = 0.1
 
 
-def _each_once(subject: Subject) -> Iterator[Finding]:
+def _check_each_once(subject: Subject) -> Iterator[Finding]:
     """Whether a data file is live more than once."""
     if subject.snapshot is None:
         return
     paths = subject.files["path"]
-    places = pc.coalesce(subject.places, paths)
-    twice = len(places) - pc.count_distinct(places).as_py()
-    if twice:
-        counts = pc.value_counts(_one(places))
+    locations = pc.coalesce(subject.locations, paths)
+    num_repeated = len(locations) - pc.count_distinct(locations).as_py()
+    if num_repeated:
+        counts = pc.value_counts(_combine(locations))
         repeated = counts.field("values").filter(
             pc.greater(counts.field("counts"), scalar_of(1, pa.int64()))
         )
         yield error(
             "file-twice",
             "live more than once, with different deletion vectors or spellings: "
-            f"{plural(len(repeated), 'data file')} ({_names(repeated)}), whose rows are read twice",
+            f"{plural(len(repeated), 'data file')} ({_join_paths(repeated)}), whose rows are read twice",
             "nothing here: find the writer that is at fault, then DeltaTable.restore() or "
-            "RestoreOperator to a version before it",
+            "RestoreOperator to an earlier version",
         )
 
 
-def _partition_values(subject: Subject) -> Iterator[Finding]:
+def _check_partition_values(subject: Subject) -> Iterator[Finding]:
     """Whether each file has a value for each partition column, and for no other."""
     if subject.snapshot is None or subject.schema is None:
         return
@@ -62,29 +62,31 @@ def _partition_values(subject: Subject) -> Iterator[Finding]:
     expected = set(partition_fields(snapshot.schema, columns, mode))
     values = subject.files["partitionValues"]
     found = {name for chunk in values.chunks for name in pc.unique(chunk.keys).to_pylist()}
-    # The entries of a chunk may be more than those of its rows.
-    unknown = [name for name in sorted(found - expected) if pc.any(_have(values, name)).as_py()]
+    # `chunk.keys` may contain entries of other rows than those of the chunk.
+    unknown = [
+        name for name in sorted(found - expected) if pc.any(_have_entry(values, name)).as_py()
+    ]
     if unknown:
         yield error(
             "partition-value-unknown",
-            f"live files have partition values of {named(unknown)}, and the table is "
-            f"partitioned by {named(sorted(expected)) or 'nothing'}",
+            f"live files have partition values of {join_names(unknown)}, and the table is "
+            f"partitioned by {join_names(sorted(expected)) or 'nothing'}",
             "nothing here: find the writer that is at fault",
         )
     for name in sorted(expected):
-        lacking = pc.invert(_have(values, name))
+        lacking = pc.invert(_have_entry(values, name))
         count = pc.sum(lacking).as_py() or 0
         if count:
             yield warning(
                 "partition-value-missing",
                 f"no value for the partition column {name} in {plural(count, 'live file')} "
-                f"({_names(subject.files['path'].filter(lacking))}): engines read null",
+                f"({_join_paths(subject.files['path'].filter(lacking))}): engines read null",
                 "nothing here: find the writer that is at fault",
             )
 
 
-def _statistics(subject: Subject) -> Iterator[Finding]:
-    """Whether files have statistics, at least their numbers of rows."""
+def _check_statistics(subject: Subject) -> Iterator[Finding]:
+    """Whether files have statistics, at least their number of rows."""
     if subject.snapshot is None or not subject.files.num_rows:
         return
     counts = subject.row_counts
@@ -96,20 +98,20 @@ def _statistics(subject: Subject) -> Iterator[Finding]:
     if vectors:
         yield warning(
             "statistics-missing-beside-vector",
-            f"no numRecords in {plural(vectors, 'live file')} with deletion vectors, of which the "
-            "protocol demands it",
+            f"no numRecords in {plural(vectors, 'live file')} with deletion vectors, though the protocol "
+            "requires it for them",
             "rewrite them with an engine that counts their rows",
         )
     yield info(
         "statistics-missing",
         f"no numRecords in {count:,} of {plural(total, 'live file')}: queries can't skip them by "
-        "statistics, and nobody can tell how many rows the table has",
+        "statistics, and the number of rows in the table is unknown",
         "rewrite them with an engine that writes statistics",
     )
 
 
-def _row_ids(subject: Subject) -> Iterator[Finding]:
-    """Whether files have the row ids that row tracking promises, below the high water mark."""
+def _check_row_ids(subject: Subject) -> Iterator[Finding]:
+    """Whether files have the row ids that row tracking requires, below the high water mark."""
     if subject.snapshot is None:
         return
     tracking = subject.snapshot.row_tracking
@@ -120,22 +122,22 @@ def _row_ids(subject: Subject) -> Iterator[Finding]:
         yield error(
             "row-ids-missing",
             f"no baseRowId in {plural(bases.null_count, 'live file')} "
-            f"({_names(subject.files['path'].filter(bases.is_null()))}), though delta.enableRowTracking "
-            "is true",
+            f"({_join_paths(subject.files['path'].filter(bases.is_null()))}), though "
+            "delta.enableRowTracking is true",
             "nothing here: find the writer that is at fault",
         )
     last = pc.max(pc.add(bases, subject.row_counts)).as_py()
     if last is not None and last - 1 > tracking.high_water_mark:
         yield error(
             "row-ids-above-mark",
-            f"live files have row ids up to {last - 1:,}, and the high water mark is "
-            f"{tracking.high_water_mark:,}: ids will be given out twice",
+            f"live files have row ids up to {last - 1:,}, but the high water mark is "
+            f"{tracking.high_water_mark:,}: ids will be assigned twice",
             "nothing here: stop writers that know row tracking, and find the one at fault",
         )
 
 
-def _sizes(subject: Subject) -> Iterator[Finding]:
-    """Whether most of many files are small."""
+def _check_sizes(subject: Subject) -> Iterator[Finding]:
+    """Whether there are many files, and most of them are small."""
     if subject.snapshot is None:
         return
     column = subject.files["size"]
@@ -146,12 +148,12 @@ def _sizes(subject: Subject) -> Iterator[Finding]:
             "files-small",
             f"{small:,} of {plural(len(column), 'live file')} are smaller than {_SMALL_BYTES >> 20} MiB, "
             f"{average / (1 << 20):.1f} MiB on average: opening them takes longer than reading them",
-            "OPTIMIZE in Spark, or whatever compacts data files",
+            "OPTIMIZE in Spark, or another compaction of data files",
         )
 
 
-def _deleted_rows(subject: Subject) -> Iterator[Finding]:
-    """Whether much of the files is rows that deletion vectors hide."""
+def _check_deleted_rows(subject: Subject) -> Iterator[Finding]:
+    """Whether deletion vectors delete many rows."""
     if subject.snapshot is None:
         return
     vectors = subject.files["deletionVector"]
@@ -168,18 +170,25 @@ def _deleted_rows(subject: Subject) -> Iterator[Finding]:
         )
 
 
-CHECKS = (_each_once, _partition_values, _statistics, _row_ids, _sizes, _deleted_rows)
+CHECKS = (
+    _check_each_once,
+    _check_partition_values,
+    _check_statistics,
+    _check_row_ids,
+    _check_sizes,
+    _check_deleted_rows,
+)
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _combine(column: pa.ChunkedArray) -> pa.Array:
     chunks = column.cast(pa.large_string()).chunks
     return pa.concat_arrays(chunks) if chunks else array_of([], pa.large_string())
 
 
-def _have(maps: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Which maps have an entry of a name, be it null."""
+def _have_entry(maps: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Which maps have an entry of a name, even if its value is null."""
     return pc.map_lookup(maps, scalar_of(name, pa.string()), "all").is_valid()
 
 
-def _names(paths: pa.ChunkedArray | pa.Array) -> str:
-    return named(paths.slice(0, MOST_NAMED).to_pylist(), len(paths))
+def _join_paths(paths: pa.ChunkedArray | pa.Array) -> str:
+    return join_names(paths.slice(0, MAX_NAMED).to_pylist(), len(paths))

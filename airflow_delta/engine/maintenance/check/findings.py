@@ -1,12 +1,12 @@
-"""What a check of a table finds, and how it says so.
+"""The findings of a check, and its report.
 
-A finding has a code, which doesn't change from release to release, so that alerts can go by it; the page
+A finding has a code that stays the same in all releases, so that alerts can rely on it. The page
 ``docs/how-to/check-a-table.md`` lists them. The severities:
 
 ===========  ==========================================================================================
-``error``    something can't be read or is wrong, or will be for some engine, or deletes what it shouldn't
-``warning``  a part that others make up for is damaged; or neglect costs time and room, or soon will
-``info``     worth knowing; nothing need be done
+``error``    something is wrong or can't be read, now or soon, for some engine, or is deleted too early
+``warning``  a damaged part that others replace; or neglect that costs time and space, or soon will
+``info``     worth knowing; needs no action
 ===========  ==========================================================================================
 """
 
@@ -20,7 +20,7 @@ __all__ = [
     "CHECKPOINT",
     "CLEANUP",
     "DEPTHS",
-    "MOST_NAMED",
+    "MAX_NAMED",
     "VACUUM",
     "CheckReport",
     "Depth",
@@ -28,60 +28,65 @@ __all__ = [
     "Severity",
     "error",
     "info",
-    "named",
+    "join_names",
+    "join_ranges",
     "plural",
-    "ranges",
     "warning",
 ]
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
-"""How bad it is; see the module."""
+"""How serious a finding is; see the module."""
 
 Depth: TypeAlias = Literal["quick", "log", "files"]
-"""How far a check looks: at the names and the newest small parts of the log, at all that the log says, or
-also at the files that the log names and at those that it doesn't."""
+"""How much a check looks at: the names and the newest small parts of the log, the whole log, or also the
+files in the table's directory."""
 
 DEPTHS: tuple[Depth, ...] = ("quick", "log", "files")
-"""From the least to the most."""
+"""All depths, from the least to the most."""
 
 CHECKPOINT = "DeltaTable.checkpoint() or CheckpointOperator"
 CLEANUP = "DeltaTable.cleanup_metadata() or MetadataCleanupOperator"
 VACUUM = "DeltaTable.vacuum() or VacuumOperator"
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-MOST_NAMED = 5
-"""So many names a message has."""
+MAX_NAMED = 5
+"""The most names in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a check has found.
+    """A problem that a check has found.
 
     Attributes:
-        severity: how bad it is.
-        code: what it is, as a stable word.
-        message: what was found where, with names and numbers.
-        mend: the operation that mends it, or that nothing does.
+        severity: how serious it is.
+        code: the kind of problem, as a stable word.
+        message: what was found and where, with names and numbers.
+        remedy: the operation that repairs it, or that none does.
     """
 
     severity: Severity
     code: str
     message: str
-    mend: str
+    remedy: str
+
+    @property
+    def mend(self) -> str:
+        """The former name of ``remedy``."""
+        return self.remedy
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as plain JSON values."""
-        return asdict(self)
+        """The finding as plain JSON values, with ``remedy`` also under its former name ``mend``."""
+        return {**asdict(self), "mend": self.remedy}
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check has found.
+    """The findings of a check.
 
     Attributes:
         table: the table's location.
-        version: the newest version; where that can't be opened, the newest that the log has files of.
-        depth: how far the check has looked.
+        version: the newest version; if it can't be opened, the newest one that has files in the log.
+        depth: how much was checked.
         findings: errors first, then warnings.
     """
 
@@ -94,7 +99,7 @@ class CheckReport:
     def of(
         cls, findings: Iterable[Finding], *, table: str, version: int, depth: Depth
     ) -> CheckReport:
-        """A report of findings, each told once."""
+        """Make a report of findings, without duplicates."""
         ordered = sorted(
             dict.fromkeys(findings), key=lambda found: _SEVERITIES.index(found.severity)
         )
@@ -106,7 +111,7 @@ class CheckReport:
         return not self.count("error")
 
     def count(self, severity: Severity) -> int:
-        """How many findings are of a severity."""
+        """Count the findings of a severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,41 +126,41 @@ class CheckReport:
         }
 
 
-def error(code: str, message: str, mend: str) -> Finding:
-    """A finding that is an error."""
-    return Finding("error", code, message, mend)
+def error(code: str, message: str, remedy: str) -> Finding:
+    """Make a finding that is an error."""
+    return Finding("error", code, message, remedy)
 
 
-def warning(code: str, message: str, mend: str) -> Finding:
-    """A finding that is a warning."""
-    return Finding("warning", code, message, mend)
+def warning(code: str, message: str, remedy: str) -> Finding:
+    """Make a finding that is a warning."""
+    return Finding("warning", code, message, remedy)
 
 
-def info(code: str, message: str, mend: str = "nothing need be done") -> Finding:
-    """A finding that is for information."""
-    return Finding("info", code, message, mend)
+def info(code: str, message: str, remedy: str = "nothing need be done") -> Finding:
+    """Make a finding that is for information."""
+    return Finding("info", code, message, remedy)
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
-    """So many of something: ``1 file``, ``2,000 files``."""
+    """Write a count of something: ``1 file``, ``2,000 files``."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
-def named(names: Sequence[str], count: int | None = None) -> str:
-    """The first few of some names, and how many more there are.
+def join_names(names: Sequence[str], count: int | None = None) -> str:
+    """Join the first few names, and say how many more there are.
 
     Args:
-        names: the names; it is enough to have the first few.
+        names: the names, or at least the first few.
         count: how many there are; None for as many as there are names.
     """
     count = len(names) if count is None else count
-    told = names[:MOST_NAMED]
-    rest = count - len(told)
-    return ", ".join(told) + (f" and {rest:,} more" if rest else "")
+    shown = names[:MAX_NAMED]
+    rest = count - len(shown)
+    return ", ".join(shown) + (f" and {rest:,} more" if rest else "")
 
 
-def ranges(versions: Iterable[int]) -> str:
-    """Ascending versions in few words: ``3, 5 to 9``. A range of any length costs nothing."""
+def join_ranges(versions: Iterable[int]) -> str:
+    """Join ascending versions into few words: ``3, 5 to 9``. A range of any length costs nothing."""
     found: list[list[int]] = []
     if isinstance(versions, range):
         found, versions = [[versions.start, versions.stop - 1]], ()
@@ -165,4 +170,4 @@ def ranges(versions: Iterable[int]) -> str:
         else:
             found.append([version, version])
     texts = [str(first) if first == last else f"{first} to {last}" for first, last in found]
-    return named(texts)
+    return join_names(texts)

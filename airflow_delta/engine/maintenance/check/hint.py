@@ -1,9 +1,7 @@
-"""Check ``_last_checkpoint``: is it there, can it be believed, and is it to the newest checkpoint?
+"""Check ``_check_last_checkpoint``: whether it exists, is correct, and points to the newest checkpoint.
 
-It is never more than a hint to this engine. Others fail where it points past the end of the log, or to
-parts that aren't there (edge case A10).
-
-Spec: PROTOCOL.md, "Last Checkpoint File".
+Spec: PROTOCOL.md, "Last Checkpoint File". To this engine it is only a hint. Others fail if it points past
+the end of the log, or to parts that don't exist.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from airflow_delta.engine.maintenance.check.subject import Subject
 __all__ = ["CHECKS"]
 
 
-def _last_checkpoint(subject: Subject) -> Iterator[Finding]:
+def _check_last_checkpoint(subject: Subject) -> Iterator[Finding]:
     """Whether the hint leads readers to the newest checkpoint."""
     newest = subject.newest_checkpoint
     hint, reason = _read(subject)
@@ -36,7 +34,7 @@ def _last_checkpoint(subject: Subject) -> Iterator[Finding]:
         if reason is not None:
             yield warning(
                 "hint-damaged",
-                f"{reason}: some engines wait for another before they list the log",
+                f"{reason}: some engines retry for a while before they list the log",
                 CHECKPOINT,
             )
         elif newest is not None:
@@ -49,7 +47,7 @@ def _last_checkpoint(subject: Subject) -> Iterator[Finding]:
         return
     present = [each for each in subject.listing.checkpoints if each.version == hint.version]
     if hint.version > subject.latest_logged:
-        # The listing may be older than the hint.
+        # The checkpoint may have been written after the listing, so look again.
         if list_log(subject.storage, start=hint.version).latest is None:
             yield error(
                 "hint-past-the-end",
@@ -67,9 +65,9 @@ def _last_checkpoint(subject: Subject) -> Iterator[Finding]:
     elif not any(_is_meant(hint, each) for each in present):
         yield warning(
             "hint-wrong",
-            f"{LAST_CHECKPOINT_PATH} tells of a checkpoint of version {hint.version} in "
-            f"{plural(hint.parts or 1, 'part')}, and there is {present[-1].path}: some engines look for "
-            "files that aren't there",
+            f"{LAST_CHECKPOINT_PATH} describes a checkpoint of version {hint.version} in "
+            f"{plural(hint.parts or 1, 'part')}, but there is {present[-1].path}: some engines look for "
+            "files that don't exist",
             CHECKPOINT,
         )
     elif newest is not None and hint.version < newest.version:
@@ -81,16 +79,16 @@ def _last_checkpoint(subject: Subject) -> Iterator[Finding]:
         )
 
 
-CHECKS = (_last_checkpoint,)
+CHECKS = (_check_last_checkpoint,)
 
 
 def _read(subject: Subject) -> tuple[LastCheckpointHint | None, str | None]:
-    """The hint; and why there is none that can be believed, None where there is just none."""
-    with warnings.catch_warnings(record=True) as told:
-        # Who reads it says so with a warning, and takes it for missing.
+    """Read the hint; if it is unusable, None and the reason; if it is missing, None twice."""
+    with warnings.catch_warnings(record=True) as caught:
+        # The reader warns about an unusable hint, and returns None as for a missing one.
         warnings.simplefilter("always", DeltaWarning)
         hint = read_last_checkpoint(subject.storage)
-    reasons = [str(each.message) for each in told if issubclass(each.category, DeltaWarning)]
+    reasons = [str(each.message) for each in caught if issubclass(each.category, DeltaWarning)]
     return hint, reasons[0].removeprefix(f"{subject.table}: ") if reasons else None
 
 

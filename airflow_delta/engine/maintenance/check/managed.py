@@ -1,9 +1,7 @@
-"""Check a managed table: does its commit owner answer, agree with the log, and backfill?
+"""Check a managed table: whether its commit owner answers, agrees with the log, and backfills.
 
-Also what a conversion that was broken off has left, and commits that were proposed to an owner that the
-table doesn't have any more.
-
-Spec: managed-commits.md. Edge cases F8 to F13, L14.
+Spec: managed-commits.md. It also finds conversions that were interrupted, and commits proposed to an owner
+that the table doesn't have any more.
 """
 
 from __future__ import annotations
@@ -37,25 +35,24 @@ _BACKFILL = "DeltaTable.backfill() or BackfillOperator"
 _LONG_LAG = 100
 
 
-def _owner(subject: Subject) -> Iterator[Finding]:
-    """Whether the commit owner answers, and what it says of the table."""
+def _check_owner(subject: Subject) -> Iterator[Finding]:
+    """Whether the commit owner answers, and what it reports about the table."""
     if subject.definition is None:
         return
     try:
         owned = subject.owners.find_owned_table(subject.storage, *subject.definition)
         if owned is None:
-            yield from _remains(subject)
+            yield from _find_proposed(subject)
             return
-        told = owned.owner.status(owned.table)
-        yield from _copies(subject, owned)
+        status = owned.owner.status(owned.table)
+        yield from _compare_commits(subject, owned)
     except InvalidTableError:
-        return  # `settings` tells of it
+        return  # `settings` reports it
     except CommitOwnerUnavailableError as failure:
         yield warning(
             "owner-unavailable",
-            f"{failure.message}. Nobody can tell here whether version {subject.latest_logged} is the "
-            "newest",
-            "check where its commit owner is known, with its credentials",
+            f"{failure.message}. So it is unknown whether version {subject.latest_logged} is the newest",
+            "run the check where the commit owner can be reached, with its credentials",
         )
         return
     except CommitOwnerError as failure:
@@ -63,43 +60,43 @@ def _owner(subject: Subject) -> Iterator[Finding]:
         return
     name = owned.table.owner
     backfilled = find_latest_version(subject.storage, subject.latest_logged)
-    lag = max(0, told.latest_version - backfilled)
+    lag = max(0, status.latest_version - backfilled)
     message = (
-        f"{plural(lag, 'version')} up to {told.latest_version} "
-        f"{'is' if lag == 1 else 'are'} ratified by the commit owner {name!r} and not backfilled: who only "
-        "looks at the log doesn't see them, and no checkpoint can be made of them"
+        f"{plural(lag, 'version')} up to {status.latest_version} "
+        f"{'is' if lag == 1 else 'are'} ratified by the commit owner {name!r} and not backfilled: engines "
+        "that only read the log don't see them, and no checkpoint can be made of them"
     )
     if lag >= _LONG_LAG:
         yield warning("backfill-overdue", message, _BACKFILL)
     elif lag:
         yield info("backfill-due", message, _BACKFILL)
-    if told.standing is not Standing.ACTIVE:
+    if status.standing is not Standing.ACTIVE:
         yield error(
             "conversion-unfinished",
-            f"by the log the commit owner {name!r} manages the table, and it says that the table is "
-            f"{told.standing.value}: a conversion was broken off, and nobody can commit",
+            f"by the log the commit owner {name!r} manages the table, but to the owner the table is "
+            f"{status.standing.value}: a conversion was interrupted, and nobody can commit",
             f"{_BACKFILL}, which completes a conversion to the file system; or convert again "
             "(DeltaTable.convert_to_managed, convert_to_file_system)",
         )
 
 
-CHECKS = (_owner,)
+CHECKS = (_check_owner,)
 
 
-def _copies(subject: Subject, owned: OwnedTable) -> Iterator[Finding]:
-    """Whether the log has the commits as they were ratified."""
+def _compare_commits(subject: Subject, owned: OwnedTable) -> Iterator[Finding]:
+    """Compare the commits of the log with those that were ratified."""
     tracked = owned.owner.get_commits(owned.table, 0).commits
     paths = [path for each in tracked for path in (commit_path(each.version), each.path)]
     contents = subject.storage.read_many(paths)
-    # A loop over the commits that an owner tracks, which are few.
+    # A loop over the commits that an owner tracks; there are few.
     for commit, logged, own in zip(tracked, contents[::2], contents[1::2], strict=True):
         if logged is None and own is None:
             yield error(
                 "ratified-commit-lost",
                 f"the commit owner {owned.table.owner!r} has ratified {commit.path} as version "
                 f"{commit.version}, and the file is gone",
-                "put the file back; if that can't be done, `airflow-delta commits --accept-log` gives "
-                "up the version",
+                "put the file back; if that is impossible, `airflow-delta commits --accept-log` gives up "
+                "the version",
             )
         elif logged is None and own is not None and not is_as_ratified(commit, own):
             yield error(
@@ -107,20 +104,20 @@ def _copies(subject: Subject, owned: OwnedTable) -> Iterator[Finding]:
                 f"{commit.path}, which the commit owner {owned.table.owner!r} has ratified as version "
                 f"{commit.version}, has {len(own):,} bytes, and {commit.size:,} were ratified"
                 f"{', or others' if len(own) == commit.size else ''}: it was cut off, or changed since",
-                "put the file back; if that can't be done, `airflow-delta commits --accept-log` gives "
-                "up the version",
+                "put the file back; if that is impossible, `airflow-delta commits --accept-log` gives up "
+                "the version",
             )
         elif logged is not None and own is not None and logged != own:
             yield error(
                 "ratified-commit-differs",
                 f"{commit_path(commit.version)} isn't {commit.path}, which the commit owner "
-                f"{owned.table.owner!r} has ratified as that version: somebody has written past the owner",
-                "nothing here: find out who, and put back what is lost",
+                f"{owned.table.owner!r} has ratified as that version: a writer has bypassed the owner",
+                "nothing here: find the writer, and put back what is lost",
             )
 
 
-def _remains(subject: Subject) -> Iterator[Finding]:
-    """Whether a table that the file system manages has commits that were proposed to an owner."""
+def _find_proposed(subject: Subject) -> Iterator[Finding]:
+    """Find commits that were proposed to an owner, though the file system manages the table."""
     found = list(proposed_commits(subject.storage))
     later = [each for each in found if each.version > subject.version]
     if later:
@@ -128,13 +125,13 @@ def _remains(subject: Subject) -> Iterator[Finding]:
             "proposed-commits",
             f"{plural(len(later), 'file')} in _delta_log/_commits {'is' if len(later) == 1 else 'are'} of "
             f"versions after {subject.version}, the newest, though the table has no commit owner: a "
-            "conversion was broken off, or somebody has written past the log",
+            "conversion was interrupted, or a writer has bypassed the log",
             "nothing here: look at the files; versions that weren't ratified may be deleted",
         )
     elif found:
         yield info(
             "proposed-commits",
             f"{plural(len(found), 'file')} in _delta_log/_commits {'is' if len(found) == 1 else 'are'} "
-            "left of a commit owner that the table had",
+            "left over from a former commit owner of the table",
             CLEANUP,
         )

@@ -1,7 +1,7 @@
-"""Check what the table says of itself: its protocol, its properties, and whether they fit together.
+"""Check the table's protocol, schema and properties, and whether they fit together.
 
-Spec: PROTOCOL.md, "Table Features"; checkpoint-protection.md. What a feature needs is in its row of
-``features/registry.py``.
+Spec: PROTOCOL.md, "Table Features"; checkpoint-protection.md. The row of a feature in
+``features/registry.py`` says what it needs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -38,8 +38,8 @@ _FREE_PREFIXES = (CONSTRAINT_PREFIX, "delta.feature.")
 _PROTECTION = "checkpointProtection"
 
 
-def _protocol(subject: Subject) -> Iterator[Finding]:
-    """Whether the engine knows all that the table asks of readers and writers."""
+def _check_protocol(subject: Subject) -> Iterator[Finding]:
+    """Whether the engine knows all features that the table requires of readers and writers."""
     if subject.definition is None:
         return
     protocol_, metadata = subject.definition
@@ -58,20 +58,20 @@ def _protocol(subject: Subject) -> Iterator[Finding]:
     except UnsupportedFeatureError as refusal:
         yield warning(
             "protocol-unwritable",
-            f"{refusal.message}. So cleanups and vacuums are refused, too",
+            f"{refusal.message}. So cleanups and vacuums are refused too",
             "use an engine that knows the feature, or have it drop the feature",
         )
     except InvalidTableError as contradiction:
-        # It leaves no doubt about how to read.
+        # It is clear how to read the table.
         yield warning(
             "protocol-invalid",
-            f"{contradiction.message}. The engine reads the table all the same, and doesn't write it",
+            f"{contradiction.message}. The engine reads the table nevertheless, but doesn't write it",
             "nothing here: find the writer that is at fault",
         )
 
 
-def _schema(subject: Subject) -> Iterator[Finding]:
-    """Whether there is a schema that can be read."""
+def _check_schema(subject: Subject) -> Iterator[Finding]:
+    """Whether there is a readable schema."""
     if subject.definition is None or subject.schema is not None:
         return
     text = subject.definition[1].schema_string
@@ -90,8 +90,8 @@ def _schema(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _missing_features(subject: Subject) -> Iterator[Finding]:
-    """Whether properties ask for features that the protocol lacks."""
+def _check_missing_features(subject: Subject) -> Iterator[Finding]:
+    """Whether properties need features that the protocol lacks."""
     if subject.definition is None or subject.properties is None:
         return
     supported = supported_features(subject.definition[0])
@@ -107,18 +107,18 @@ def _missing_features(subject: Subject) -> Iterator[Finding]:
         try:
             active = feature.active(subject.properties, subject.schema)
         except InvalidTableError:
-            continue  # `properties` tells of it
+            continue  # `_properties` reports it
         if active:
             yield warning(
                 "property-without-feature",
-                f"{feature.table_property} is set, and the protocol lacks the feature {name}: the property "
-                "has no effect, and engines don't agree on that",
+                f"{feature.table_property} is set, but the protocol lacks the feature {name}: in some "
+                "engines the property has no effect",
                 f"{_add([name])}, or unset the property",
             )
 
 
-def _properties(subject: Subject) -> Iterator[Finding]:
-    """Whether properties have values that they can have, and names that mean something."""
+def _check_properties(subject: Subject) -> Iterator[Finding]:
+    """Whether properties have valid values and known names."""
     if subject.properties is None:
         return
     for name, attribute in vars(TableProperties).items():
@@ -142,36 +142,35 @@ def _properties(subject: Subject) -> Iterator[Finding]:
     if unknown:
         yield info(
             "property-unknown",
-            f"{named(unknown)}: this engine knows no such {plural(len(unknown), 'property', 'properties')}"
-            ", which may be another engine's, or misspelt",
+            f"{join_names(unknown)}: unknown {plural(len(unknown), 'property', 'properties')}, which may "
+            "be another engine's, or misspelt",
             f"{_ALTER}, if it is misspelt",
         )
 
 
-def _retentions(subject: Subject) -> Iterator[Finding]:
-    """Whether retentions fit together, and leave readers and writers time."""
+def _check_retentions(subject: Subject) -> Iterator[Finding]:
+    """Whether retentions fit together, and leave enough time for readers and writers."""
     if subject.properties is None:
         return
     files, log = subject.properties.deleted_file_retention_ms, subject.properties.log_retention_ms
     if files < _DAY_MS:
         yield warning(
             "retention-short",
-            f"delta.deletedFileRetentionDuration is {files / _DAY_MS * 24:g} hours: a vacuum may take "
-            "files from queries and writers that are under way",
+            f"delta.deletedFileRetentionDuration is {files / _DAY_MS * 24:g} hours: a vacuum may delete "
+            "files that running queries and writers need",
             _ALTER,
         )
     if log < files:
         yield warning(
             "retention-of-log-short",
             f"delta.logRetentionDuration is {log / _DAY_MS:g} days and delta.deletedFileRetentionDuration "
-            f"{files / _DAY_MS:g}: files are kept for versions that a cleanup of the log has made "
-            "unreadable",
+            f"{files / _DAY_MS:g}: files are kept for versions that a metadata cleanup makes unreadable",
             _ALTER,
         )
 
 
-def _protected_boundary(subject: Subject) -> Iterator[Finding]:
-    """Whether there is a checkpoint where ``checkpointProtection`` begins to ask less of readers."""
+def _check_protected_boundary(subject: Subject) -> Iterator[Finding]:
+    """Whether the version at the boundary of ``checkpointProtection`` has a checkpoint."""
     if subject.definition is None or subject.properties is None:
         return
     if _PROTECTION not in supported_features(subject.definition[0]):
@@ -183,14 +182,21 @@ def _protected_boundary(subject: Subject) -> Iterator[Finding]:
     if not any(each.version == boundary for each in subject.listing.checkpoints):
         yield error(
             "boundary-without-checkpoint",
-            f"delta.requireCheckpointProtectionBeforeVersion is {boundary}, and version {boundary} has no "
-            "complete checkpoint: engines that lack a feature of older versions can't read it, nor the "
-            "next ones",
+            f"delta.requireCheckpointProtectionBeforeVersion is {boundary}, but version {boundary} has no "
+            "complete checkpoint: engines that lack a feature of older versions can't read it, nor later "
+            "ones",
             f"DeltaTable.checkpoint(version={boundary})",
         )
 
 
-CHECKS = (_protocol, _schema, _missing_features, _properties, _retentions, _protected_boundary)
+CHECKS = (
+    _check_protocol,
+    _check_schema,
+    _check_missing_features,
+    _check_properties,
+    _check_retentions,
+    _check_protected_boundary,
+)
 
 
 def _add(features: list[str]) -> str:

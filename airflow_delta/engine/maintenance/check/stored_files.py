@@ -1,10 +1,9 @@
-"""Check the files themselves: those that the log names, and those that lie around.
+"""Check the files in the table's directory: those that the log names, and others.
 
-One listing of the table's directory answers for all, compared with the log's columns as wholes. What it
-lacks is asked for by name once more: a listing takes time. Files that lie elsewhere, as those of shallow
-clones do, are asked for one by one (`missing_files`).
-
-Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vector Descriptor Schema".
+Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vector Descriptor Schema". One listing is compared
+with the log's columns as a whole. What it lacks is looked up again by name, since a listing takes time.
+Files outside the directory, such as those of shallow clones, are looked up one by one
+(``table_files/missing_files.py``).
 """
 
 from __future__ import annotations
@@ -19,74 +18,76 @@ from airflow_delta.engine.arrow.numpy_arrays import bool_array
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.errors import CommitOwnerError, TableStateError, UnsupportedFeatureError
 from airflow_delta.engine.maintenance.check.findings import (
-    MOST_NAMED,
+    MAX_NAMED,
     VACUUM,
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
-from airflow_delta.engine.maintenance.rounded_statistics import rounded_statistics
-from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
+from airflow_delta.engine.maintenance.rounded_statistics import find_rounded_statistics
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
+    locate_deletion_vectors,
+)
 from airflow_delta.engine.maintenance.table_files.listing import list_files
 from airflow_delta.engine.maintenance.table_files.missing_files import (
-    MOST_TOLD,
-    look_for,
-    openable_places,
+    MAX_MISSING,
+    find_absent,
+    locate_readable_files,
 )
 from airflow_delta.engine.maintenance.vacuum.inventory import COLUMNS
 from airflow_delta.engine.maintenance.vacuum.plan import plan_vacuum
-from airflow_delta.engine.maintenance.vacuum.scope import DELETION_VECTORS, kinds_of
+from airflow_delta.engine.maintenance.vacuum.scope import DELETION_VECTORS, find_kinds
 from airflow_delta.engine.model.sizes import size_text
 
 __all__ = ["CHECKS"]
 
 _AROUND = 8
-"""Bytes of a deletion vector's file around its content: its size before it, its CRC-32 behind it."""
+"""Bytes around the content of a deletion vector: its size before it, its CRC-32 after it."""
 
 _MUCH = 0.5
 
 
-def _files(subject: Subject) -> Iterator[Finding]:
-    """Whether all files are there, as large as the log says, and what else is."""
+def _check_files(subject: Subject) -> Iterator[Finding]:
+    """Whether all files exist, with the sizes in the log, and which other files do."""
     if subject.snapshot is None:
         return
-    rows = subject.files  # before the listing, so that nothing younger is looked for in it
+    rows = subject.files  # opened before the listing, so that all of its files may be listed
     listed = list_files(subject.storage)
-    yield from _missing(subject, rows, listed)
-    yield from _other_sizes(subject, rows, listed)
-    yield from _cut_vectors(subject, rows, listed)
-    yield from _orphans(subject, listed)
+    yield from _check_missing(subject, rows, listed)
+    yield from _check_sizes(subject, rows, listed)
+    yield from _check_deletion_vectors(subject, rows, listed)
+    yield from _check_orphans(subject, listed)
 
 
-def _rounded(subject: Subject) -> Iterator[Finding]:
-    """Whether bounds of decimals are those of the files' footers, where they may have been rounded."""
+def _check_rounded(subject: Subject) -> Iterator[Finding]:
+    """Whether bounds of decimals that may have been rounded agree with the files' footers."""
     if subject.snapshot is None or subject.schema is None:
         return
-    wrong = rounded_statistics(subject.snapshot, subject.files)
+    wrong = find_rounded_statistics(subject.snapshot, subject.files)
     if not wrong:
         return
     columns = sorted({column for found in wrong for column in found.columns})
     paths = subject.files["path"].take(array_of([found.row for found in wrong], pa.int64()))
     yield error(
         "statistics-rounded",
-        f"rounded minima or maxima of {named(columns)} in {plural(len(wrong), 'live file')} "
-        f"({_names(paths)}): values lie beyond them, by their footers, so that readers skip files that "
-        "have rows they look for",
+        f"rounded minima or maxima of {join_names(columns)} in {plural(len(wrong), 'live file')} "
+        f"({_join_paths(paths)}): by their footers, values lie beyond them, so readers skip files with "
+        "rows that they look for",
         "DeltaTable.repair_statistics()",
     )
 
 
-CHECKS = (_files, _rounded)
+CHECKS = (_check_files, _check_rounded)
 
 
-def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
+def _check_missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
     there = listed["path"].cast(pa.large_string())
-    data = subject.places
-    vectors, absolute = vector_paths(rows["deletionVector"], table=subject.table)
+    data = subject.locations
+    vectors, absolute = locate_deletion_vectors(rows["deletionVector"], table=subject.table)
     outside = pc.or_(data.is_null(), absolute.is_valid())
     gone = pc.or_(_is_absent(data, there), _is_absent(vectors, there))
     suspects = rows.filter(pc.or_(gone, outside))
@@ -95,22 +96,23 @@ def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Fin
         yield info(
             "files-outside",
             f"{plural(far, 'live file')} outside of the table's directory, as those of shallow clones: "
-            "a vacuum of the table that they belong to takes them",
+            "a vacuum of the table that they belong to may delete them",
         )
     if not suspects.num_rows:
         return
-    openable, refused = openable_places(suspects, subject.access)
+    openable, refused = locate_readable_files(suspects, subject.access)
     if refused:
         yield error(
             "path-refused",
             f"outside of what this table may read: {plural(len(refused), 'file')} of the newest version "
-            f"({named(refused)}), which aren't opened: reading the rows in them fails here",
+            f"({join_names(refused)}), which aren't opened: reading the rows in them fails here",
             "allow their locations (allowed_outside), if the table is a shallow clone or shares files; "
-            "else somebody may want your worker to read them: DeltaTable.restore() or RestoreOperator",
+            "otherwise an attacker may want your worker to read them: DeltaTable.restore() or "
+            "RestoreOperator",
         )
-    lost = look_for(openable, subject.access)
-    kinds = kinds_of(pa.chunked_array([array_of(lost, pa.string())])).to_pylist() if lost else []
-    # A loop over the first hundred.
+    lost = find_absent(openable, subject.access)
+    kinds = find_kinds(pa.chunked_array([array_of(lost, pa.string())])).to_pylist() if lost else []
+    # A loop over the first hundred at most.
     for is_vector, code, what in (
         (False, "data-file-missing", "data file"),
         (True, "deletion-vector-missing", "deletion vector file"),
@@ -121,13 +123,13 @@ def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Fin
             if (kind == DELETION_VECTORS) == is_vector
         ]
         if names:
-            more = " or more" if len(lost) >= MOST_TOLD else ""
+            more = " or more" if len(lost) >= MAX_MISSING else ""
             yield error(
                 code,
-                f"{plural(len(names), what)}{more} of the newest version can't be found ({named(names)}): "
-                "reading the rows in them fails",
+                f"{plural(len(names), what)}{more} of the newest version can't be found "
+                f"({join_names(names)}): reading the rows in them fails",
                 "put them back from a backup; or DeltaTable.restore() or RestoreOperator to a version "
-                "whose files are there; else commit their removal, by which their rows are lost "
+                "whose files exist; or commit their removal, which loses their rows "
                 "(DeltaTable.transaction and remove_file)",
             )
 
@@ -137,15 +139,15 @@ def _is_absent(paths: pa.ChunkedArray, there: pa.ChunkedArray) -> pa.ChunkedArra
     return pc.and_not(texts.is_valid(), pc.is_in(texts, value_set=there))
 
 
-def _listed_sizes(paths: pa.ChunkedArray, listed: pa.Table) -> pa.ChunkedArray:
-    """The size of each file; null for one that isn't there."""
+def _find_sizes(paths: pa.ChunkedArray, listed: pa.Table) -> pa.ChunkedArray:
+    """Return the size of each file; null for one that isn't listed."""
     there = listed["path"].cast(pa.large_string())
-    places = pc.index_in(paths.cast(pa.large_string()), value_set=there, skip_nulls=True)
-    return listed["size"].take(places)
+    indexes = pc.index_in(paths.cast(pa.large_string()), value_set=there, skip_nulls=True)
+    return listed["size"].take(indexes)
 
 
-def _other_sizes(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
-    found = _listed_sizes(subject.places, listed)
+def _check_sizes(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
+    found = _find_sizes(subject.locations, listed)
     differs = pc.coalesce(pc.not_equal(found, rows["size"]), scalar_of(False, pa.bool_()))
     wrong = rows.filter(differs)
     if wrong.num_rows:
@@ -153,37 +155,38 @@ def _other_sizes(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator
         first = f"{wrong['path'][0].as_py()} has {size_text(sizes[0])}, by the log {size_text(sizes[1])}"
         yield error(
             "file-size-differs",
-            f"another size than the log says in {plural(wrong.num_rows, 'live file')} "
-            f"({_names(wrong['path'])}): {first}. Readers go by the log's "
-            "size to find the footer",
+            f"another size than in the log in {plural(wrong.num_rows, 'live file')} "
+            f"({_join_paths(wrong['path'])}): {first}. Readers find the footer by the log's size",
             "put the files back as they were written; or DeltaTable.restore() or RestoreOperator",
         )
 
 
-def _cut_vectors(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
-    """Whether files of deletion vectors are long enough for what descriptors say."""
+def _check_deletion_vectors(
+    subject: Subject, rows: pa.Table, listed: pa.Table
+) -> Iterator[Finding]:
+    """Whether files of deletion vectors are long enough for their descriptors."""
     vectors = rows["deletionVector"]
     if vectors.null_count == len(vectors):
         return
-    paths, _ = vector_paths(vectors, table=subject.table)
+    paths, _ = locate_deletion_vectors(vectors, table=subject.table)
     start = pc.coalesce(pc.struct_field(vectors, "offset"), scalar_of(1, pa.int32())).cast(
         pa.int64()
     )
     size = pc.struct_field(vectors, "sizeInBytes").cast(pa.int64())
     end = pc.add(pc.add(start, size), scalar_of(_AROUND, pa.int64()))
-    cut = pc.coalesce(pc.less(_listed_sizes(paths, listed), end), scalar_of(False, pa.bool_()))
+    cut = pc.coalesce(pc.less(_find_sizes(paths, listed), end), scalar_of(False, pa.bool_()))
     short = pc.unique(paths.filter(cut))
     if len(short):
         yield error(
             "deletion-vector-cut",
-            f"shorter than the log says: {plural(len(short), 'deletion vector file')} "
-            f"({_names(short)}); reading the rows that they are for fails",
+            f"shorter than in the log: {plural(len(short), 'deletion vector file')} "
+            f"({_join_paths(short)}); reading the rows of their data files fails",
             "put the files back as they were written; or DeltaTable.restore() or RestoreOperator",
         )
 
 
-def _orphans(subject: Subject, listed: pa.Table) -> Iterator[Finding]:
-    """What a vacuum would take."""
+def _check_orphans(subject: Subject, listed: pa.Table) -> Iterator[Finding]:
+    """Report what a vacuum would delete."""
     is_dir = pa.chunked_array([bool_array(np.zeros(listed.num_rows, np.bool_))])
     columns = [listed["path"], listed["size"], is_dir, listed["modificationTime"]]
     inventory = pa.Table.from_arrays(columns, names=list(COLUMNS))
@@ -192,13 +195,14 @@ def _orphans(subject: Subject, listed: pa.Table) -> Iterator[Finding]:
             subject.storage, subject.owners, inventory=inventory, now_ms=subject.now_ms
         )
     except (UnsupportedFeatureError, TableStateError, CommitOwnerError):
-        return  # a vacuum is refused, for reasons that `settings`, `managed` and `commits` tell of
+        return  # a vacuum is refused, for reasons that `settings`, `managed` and `commits` report
     total = plan.total
     if not total.num_files:
         return
     message = (
         f"{plural(total.num_files, 'file')} of {size_text(total.size_in_bytes)}, older than the retention, "
-        f"that nobody needs; without them versions before {plan.oldest_restorable} can't be read"
+        f"that the retention no longer protects; once they are deleted, versions before "
+        f"{plan.oldest_restorable} can't be read"
     )
     live = pc.sum(subject.files["size"]).as_py() or 0
     if total.size_in_bytes > max(1 << 30, _MUCH * live):
@@ -207,5 +211,5 @@ def _orphans(subject: Subject, listed: pa.Table) -> Iterator[Finding]:
         yield info("vacuum-due", message, VACUUM)
 
 
-def _names(paths: pa.ChunkedArray | pa.Array) -> str:
-    return named(paths.slice(0, MOST_NAMED).to_pylist(), len(paths))
+def _join_paths(paths: pa.ChunkedArray | pa.Array) -> str:
+    return join_names(paths.slice(0, MAX_NAMED).to_pylist(), len(paths))

@@ -1,8 +1,8 @@
-"""`Subject`: the table that is checked, each fact about it found out once, when it is asked for.
+"""`Subject`: the table that is checked. Each fact about it is found out once, when a check first needs it.
 
-The checks are many and the table is one: they share a listing of the log, the newest version and its live
-files. What can't be had is a fact as well. So nothing here fails but the listing: a table without a log, or
-a store that doesn't answer, can't be checked at all.
+The checks share a listing of the log, the newest version and its live files. A fact that can't be found out
+is None, or an error that the check reports. Only the listing itself may fail: a table without a log, or a
+store that doesn't answer, can't be checked at all.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Subject:
 
     Args:
         access: opens its files.
-        owners: the commit owners to be asked for its newest version.
+        owners: the commit owners to ask for its newest version.
         now_ms: the time, in epoch ms.
 
     Attributes:
@@ -83,21 +83,21 @@ class Subject:
 
     @property
     def version(self) -> int:
-        """The newest version; where it can't be opened, the newest that the log has files of."""
+        """The newest version; if it can't be opened, the newest one that has files in the log."""
         return self.latest_logged if self.snapshot is None else self.snapshot.version
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The newest version; None where it can't be opened."""
+        """The newest version; None if it can't be opened."""
         return self._opened if isinstance(self._opened, Snapshot) else None
 
     @property
     def refusal(self) -> DeltaError | None:
-        """Why the newest version can't be opened; None where it can."""
+        """Why the newest version can't be opened; None if it can."""
         return None if isinstance(self._opened, Snapshot) else self._opened
 
     def probe(self) -> None:
-        """Tell a file that can't be read from a store that doesn't answer: it has just listed the log.
+        """Check that the store still answers, after a file couldn't be read.
 
         Raises:
             StorageError: the store doesn't answer.
@@ -106,9 +106,10 @@ class Subject:
 
     @lazy_property
     def definition(self) -> tuple[Protocol, Metadata] | None:
-        """Protocol and metadata; None where unknown.
+        """Protocol and metadata; None if unknown.
 
-        Known even if the engine doesn't read such tables, or if commits are lost that aren't backfilled.
+        Known even if the engine doesn't support the protocol, or if commits are lost that aren't
+        backfilled.
         """
         if self.snapshot is not None:
             return self.snapshot.protocol, self.snapshot.metadata
@@ -125,14 +126,14 @@ class Subject:
 
     @property
     def properties(self) -> TableProperties | None:
-        """The table's properties; None where they aren't known."""
+        """The table's properties; None if unknown."""
         if self.definition is None:
             return None
         return TableProperties(self.definition[1].configuration, self.table)
 
     @lazy_property
     def schema(self) -> StructType | None:
-        """The table's schema; None where it isn't known, or can't be read."""
+        """The table's schema; None if unknown, or if it can't be read."""
         if self.definition is None or self.definition[1].schema_string is None:
             return None
         try:
@@ -142,12 +143,12 @@ class Subject:
 
     @property
     def newest_checkpoint(self) -> Checkpoint | None:
-        """The checkpoint that readers choose first, as far as names tell; None where there is none."""
+        """The checkpoint that readers choose first, by the names of files; None if there is none."""
         return self.listing.checkpoints[-1] if self.listing.checkpoints else None
 
     @lazy_property
     def files(self) -> pa.Table:
-        """The live files of the newest version, with what the checks look at.
+        """The live files of the newest version, with the columns that checks read.
 
         Raises:
             CorruptLogError: a file of the log is damaged.
@@ -157,19 +158,19 @@ class Subject:
         return self.snapshot.files(columns=_FILE_COLUMNS)
 
     @lazy_property
-    def places(self) -> pa.ChunkedArray:
-        """Where below the root each of `files` is; null for those that are elsewhere.
+    def locations(self) -> pa.ChunkedArray:
+        """The location below the root of each of `files`; null for files elsewhere.
 
         Raises:
             CorruptLogError: a path can't be decoded.
         """
-        from airflow_delta.engine.maintenance.table_files.locations import locations
+        from airflow_delta.engine.maintenance.table_files.locations import locate_paths
 
-        return locations(self.files["path"], root=self.table)
+        return locate_paths(self.files["path"], root=self.table)
 
     @lazy_property
     def row_counts(self) -> pa.ChunkedArray:
-        """How many rows each of `files` has, by its statistics; null where they don't tell."""
+        """The number of rows of each of `files`, by its statistics; null if they lack it."""
         from airflow_delta.engine.arrow.statistics.parse import num_records
 
         return num_records(self.files["stats"])

@@ -1,1 +1,1 @@
-"""Checkpoints: whether one is due, of what form, from what base, and the hint that leads to it."""
+"""Plan and write checkpoints, and the hint that points to them."""

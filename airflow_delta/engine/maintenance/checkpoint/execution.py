@@ -1,23 +1,15 @@
-"""Write a checkpoint of a version: as a plan, then in fact.
+"""Execute the plan of a checkpoint: write it, then the hint to it.
 
-PROTOCOL.md, "Checkpoints" and "Last Checkpoint File"; checkpoint-protection.md, rule b: creating a
-checkpoint is a write, so every writer feature of the protocol *at that version* must be known.
-What is decided before anything is written is told in `checkpoint_plan`.
+PROTOCOL.md, "Checkpoints" and "Last Checkpoint File"; checkpoint-protection.md, rule b. ``plan.py`` decides
+everything before.
 
-The checkpoint is streamed to files that nobody sees until all of it is complete and its counts agree;
-the hint is written after it. A crash in between leaves a table that is as readable as before, and a
-hint that can't be written is no more than a `DeltaWarning`: readers then list the log.
+1. The checkpoint is streamed to files that nobody sees, until it is complete and its counts are as expected
+   (`read_expected_files`).
+2. It is published. A crash before that leaves the table as it was.
+3. The hint is written. If that fails it is a `DeltaWarning`: readers then list the log.
 
-**What the counts are compared with.** Whoever counts what he has just written finds what he wrote. So
-what counts is what somebody else has found: the version checksum where there is one, and for an
-incremental checkpoint the counts of the previous one together with what the commits since have added
-and removed. Those of the previous one are in turn compared with the checksum of its version, or, where it
-has none, its files with each other (``checkpoint/base_check.py``). A first checkpoint without either has no
-witness; reading the log a second time, with the
-same code, would cost as much as the checkpoint and tell nothing new.
-
-A checkpoint of the version that is there already is kept, if it can be read to its end; planning
-reads it to find out. The hint to it may still be missing: it is made up for.
+If the version has a checkpoint already, which planning has read to its end, only a missing hint is written.
+``docs/explanation/checkpoints-in-proportion-to-the-change.md`` has the reasons.
 """
 
 from __future__ import annotations
@@ -51,11 +43,11 @@ from airflow_delta.engine.log.files import checksum_path
 from airflow_delta.engine.log.last_checkpoint import LastCheckpointHint
 from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.maintenance.checkpoint.base import (
-    classic_base,
+    find_classic_base,
+    find_incremental_base,
     has_checkpoint,
-    incremental_base,
 )
-from airflow_delta.engine.maintenance.checkpoint.hint import point_to, point_to_present
+from airflow_delta.engine.maintenance.checkpoint.hint import write_hint, write_missing_hint
 from airflow_delta.engine.maintenance.checkpoint.plan import (
     CheckpointPlan,
     Kind,
@@ -73,8 +65,8 @@ __all__ = [
     "CheckpointPlan",
     "CheckpointResult",
     "execute_checkpoint",
-    "expected_files",
     "plan_checkpoint",
+    "read_expected_files",
 ]
 
 
@@ -84,14 +76,14 @@ class CheckpointResult:
 
     Attributes:
         plan: what was planned.
-        written: whether a checkpoint was written now: whether what is there is what this call has made.
-            False for a dry run, where none was needed, and where another writer was faster.
+        written: whether this call has written a checkpoint. False for a dry run, if none was needed, and if
+            another writer was faster.
         size_in_bytes: of the new checkpoint, with all its sidecars.
         num_actions: actions in it.
         num_files: live files in it.
         sidecars_written: new sidecars; 0 for a classic checkpoint.
-        sidecars_reused: sidecars of the previous checkpoint that it names too.
-        bytes_written: bytes that were written for it; less than its size where sidecars are reused.
+        sidecars_reused: sidecars of the previous checkpoint that it also refers to.
+        bytes_written: bytes written for it; less than its size if sidecars are reused.
     """
 
     plan: CheckpointPlan
@@ -105,7 +97,7 @@ class CheckpointResult:
 
     @property
     def version(self) -> int:
-        """The version that has a checkpoint now, or would have after the dry run."""
+        """The version that now has a checkpoint; after a dry run, the one that would get it."""
         return self.plan.version
 
     @property
@@ -115,7 +107,7 @@ class CheckpointResult:
 
     @property
     def path(self) -> str:
-        """The file of the checkpoint, or its top level, below the table's root."""
+        """The checkpoint's file, or its top level, below the table's root."""
         return self.plan.path
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,8 +115,8 @@ class CheckpointResult:
 
         Returns:
             ``version``, ``kind`` and ``path`` of the checkpoint; ``written``, with the ``reason`` why or
-            why not; and of one that was written its live ``files``, the ``bytes`` that were written for
-            it, its ``rows``, ``sidecars_written`` and ``sidecars_reused``, which are None otherwise.
+            why not. If it was written also its live ``files``, the ``bytes`` written for it, its ``rows``,
+            ``sidecars_written`` and ``sidecars_reused``; these are None otherwise.
         """
         return {
             "version": self.version,
@@ -147,35 +139,35 @@ def execute_checkpoint(
     *,
     write: Callable[[CheckpointPlan], Written] | None = None,
 ) -> CheckpointResult:
-    """Do what a plan says.
+    """Write the checkpoint that a plan describes.
 
     Args:
         storage: where the table is.
         snapshot: of the version in the plan.
         plan: made by `plan_checkpoint` from this snapshot.
-        write: writes and publishes the checkpoint, where that isn't to be done in this process. It
-            must know its own file again; see ``checkpoint/idempotent_put.py``.
+        write: writes and publishes the checkpoint instead of this process. It must recognize its own file
+            if the put is retried; see ``checkpoint/idempotent_put.py``.
 
     Raises:
-        CorruptLogError: an action lacks what the protocol requires of it, or the log can't be read
-            by any of its checkpoints; nothing was published.
-        InvalidTableError: the counts of what was written differ from those expected; nothing was
+        CorruptLogError: an action lacks a required field, or none of the log's checkpoints can be read;
+            nothing was published.
+        InvalidTableError: the counts of what was written differ from the expected ones; nothing was
             published.
-        StorageError: the store failed. Nothing was published, unless that was what it failed in.
+        StorageError: the store failed. Nothing was published, unless the publishing itself failed.
     """
     if not plan.needed:
         if has_checkpoint(snapshot):
-            point_to_present(storage, snapshot)
+            write_missing_hint(storage, snapshot)
         return CheckpointResult(plan, written=False)
     try:
         written = _put(storage, snapshot, plan, write)
     except ObjectExistsError:
-        # Whoever reads it shall not have it replaced in the middle; and it holds the same.
+        # It has the same content, and replacing it could disturb its readers.
         reason = f"another writer has published {plan.path} meanwhile"
         _delete_damaged(storage, plan)
         return CheckpointResult(replace(plan, needed=False, reason=reason), written=False)
     checkpoint = written.checkpoint
-    point_to(
+    write_hint(
         storage,
         LastCheckpointHint(
             version=plan.version,
@@ -186,7 +178,7 @@ def execute_checkpoint(
         ),
     )
     _delete_damaged(storage, plan)
-    # Deletion vectors weren't counted.
+    # None: deletion vectors weren't counted.
     leave_checksum(snapshot, FileTotals(checkpoint.num_adds, checkpoint.adds_size_sum, None, None))
     return CheckpointResult(
         plan,
@@ -206,20 +198,20 @@ def _put(
     plan: CheckpointPlan,
     write: Callable[[CheckpointPlan], Written] | None,
 ) -> Written:
-    put = write or partial(_written, storage, snapshot)
+    put = write or partial(_write, storage, snapshot)
     if plan.target.has_classic_name and not storage.capabilities.put_if_absent:
         plan = replace(plan, replaces=True)  # the last writer wins
     try:
         return put(plan)
     except ObjectExistsError:
-        # One of no bytes is the remains of a writer that died; readers and listings pass it over.
+        # A dead writer has left an empty file. Readers and listings ignore it, so replace it.
         if storage.head(plan.path).size:
             raise
         return put(replace(plan, replaces=True))
 
 
 def _delete_damaged(storage: Storage, plan: CheckpointPlan) -> None:
-    """Delete what the plan says: there is something whole in its place now."""
+    """Delete the damaged checkpoints of the plan, now that the new one is published."""
     if not plan.deletes:
         return
     try:
@@ -233,7 +225,7 @@ def _delete_damaged(storage: Storage, plan: CheckpointPlan) -> None:
         )
 
 
-def _written(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
+def _write(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
     while True:
         try:
             if plan.kind == "v2":
@@ -241,27 +233,27 @@ def _written(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Writ
             checkpoint = _write_classic(storage, snapshot, plan)
             return Written(checkpoint, 0, 0, checkpoint.size_in_bytes)
         except (CorruptLogError, ObjectNotFoundError) as error:
-            # What this checkpoint was to be made from is damaged: make it from something older.
+            # A file of the snapshot is damaged or gone: read the version from older ones, and try again.
             snapshot.state.recover(error)
 
 
 def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> CheckpointWritten:
-    content, expected = _content(snapshot), expected_files(storage, snapshot)
-    oldest_ms = _oldest_tombstone_ms(snapshot)
+    content, expected = _collect_content(snapshot), read_expected_files(storage, snapshot)
+    oldest_ms = _find_oldest_tombstone_ms(snapshot)
     version, table = snapshot.version, snapshot.table
-    # Asked anew each time, because the checkpoint that was planned with may have turned out damaged.
-    base = classic_base(snapshot) if plan.incremental else None
+    # Not from the plan: the base may have turned out to be damaged since.
+    base = find_classic_base(snapshot) if plan.incremental else None
     if base is not None:
         return write_incremental_classic(
             storage,
             content,
             base,
-            _commits(storage, snapshot),
+            _reconcile_commits(storage, snapshot),
             oldest_tombstone_ms=oldest_ms,
             version=version,
             table=table,
             expected=expected,
-            expected_base=_told(storage, base.version),
+            expected_base=_read_expected(storage, base.version),
             replaces=plan.replaces,
         )
     content = CheckpointContent(
@@ -277,36 +269,36 @@ def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -
     )
 
 
-def _commits(storage: Storage, snapshot: Snapshot) -> ReconciledCommits:
+def _reconcile_commits(storage: Storage, snapshot: Snapshot) -> ReconciledCommits:
     segment = snapshot.segment
     return SegmentCommits(storage, segment.plan(), table=segment.table).files(None)
 
 
 def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
-    oldest_ms = _oldest_tombstone_ms(snapshot)
-    # Likewise.
-    base = incremental_base(snapshot) if plan.incremental else None
+    oldest_ms = _find_oldest_tombstone_ms(snapshot)
+    # As in `_write_classic`.
+    base = find_incremental_base(snapshot) if plan.incremental else None
     if base is None:
         return write_v2_checkpoint(
             storage,
-            _content(snapshot),
+            _collect_content(snapshot),
             stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
             plan.target,
-            expected=expected_files(storage, snapshot),
+            expected=read_expected_files(storage, snapshot),
         )
     return write_incremental_v2(
         storage,
-        _content(snapshot),
+        _collect_content(snapshot),
         base,
-        _commits(storage, snapshot),
+        _reconcile_commits(storage, snapshot),
         plan.target,
         oldest_tombstone_ms=oldest_ms,
-        expected=expected_files(storage, snapshot),
-        expected_base=_told(storage, base.version),
+        expected=read_expected_files(storage, snapshot),
+        expected_base=_read_expected(storage, base.version),
     )
 
 
-def _content(snapshot: Snapshot) -> NonFileContent:
+def _collect_content(snapshot: Snapshot) -> NonFileContent:
     return NonFileContent(
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
@@ -315,24 +307,28 @@ def _content(snapshot: Snapshot) -> NonFileContent:
     )
 
 
-def _oldest_tombstone_ms(snapshot: Snapshot) -> int:
+def _find_oldest_tombstone_ms(snapshot: Snapshot) -> int:
     return time.time_ns() // 1_000_000 - snapshot.properties.deleted_file_retention_ms
 
 
-def expected_files(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
-    """What the version checksum says of the live files, if there is one that can be read.
+def read_expected_files(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
+    """Read the number and size of the live files from the version checksum, if there is one.
 
-    One that can't is a `DeltaWarning`: it is optional, but the checkpoint goes without a witness then.
+    A writer that checks its own counts checks nothing. So the counts are compared with those of another
+    witness: the version checksum; and for an incremental checkpoint the counts of the previous one, plus
+    what the commits since have added and removed. A first checkpoint without a checksum has no witness:
+    reading the log twice with the same code would prove nothing. A checksum that can't be read is a
+    `DeltaWarning`, since it is optional.
 
     Raises:
         StorageError: the store failed.
     """
     if snapshot.segment.checksum is None:
         return ExpectedFiles()
-    return _told(storage, snapshot.version)
+    return _read_expected(storage, snapshot.version)
 
 
-def _told(storage: Storage, version: int) -> ExpectedFiles:
+def _read_expected(storage: Storage, version: int) -> ExpectedFiles:
     try:
         checksum = read_checksum(storage, version)
     except CorruptLogError as error:

@@ -1,12 +1,9 @@
-"""Point readers to a checkpoint that is there, as far as the store lets us.
+"""Write ``_last_checkpoint``, the hint that points readers to a checkpoint.
 
-The hint is written after the checkpoint. One that can't be written is no more than a `DeltaWarning`:
-readers find the checkpoint without it, they only list more of the log.
-
-A hint that is there may also be to a checkpoint that was found damaged and has been replaced since, and
-repeat what that one held. Readers that believe it fail, so it is written anew.
-
-Spec: PROTOCOL.md, "Last Checkpoint File".
+Spec: PROTOCOL.md, "Last Checkpoint File". The hint is written after the checkpoint. If that fails it is a
+`DeltaWarning`: readers find the checkpoint by listing more of the log. `write_missing_hint` also replaces a
+hint that describes a checkpoint wrongly, such as a damaged one that was replaced: readers that rely on it
+would fail.
 """
 
 from __future__ import annotations
@@ -27,15 +24,15 @@ from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["point_to", "point_to_present"]
+__all__ = ["write_hint", "write_missing_hint"]
 
 
-def point_to_present(storage: Storage, snapshot: Snapshot) -> None:
-    """Make up for a hint that whoever wrote the checkpoint didn't come to write.
+def write_missing_hint(storage: Storage, snapshot: Snapshot) -> None:
+    """Write the hint to the checkpoint of a snapshot's version, if it is missing or wrong.
 
     Args:
         storage: where the table is.
-        snapshot: of the version; nothing is done where that has no checkpoint.
+        snapshot: of the version; nothing is done if that has no checkpoint.
     """
     checkpoint = snapshot.segment.checkpoint
     if checkpoint is None:
@@ -49,36 +46,36 @@ def point_to_present(storage: Storage, snapshot: Snapshot) -> None:
         num_removes = sum(removes.num_rows for removes in snapshot.state.stream(adds=False))
         num_files = snapshot.num_files
         if snapshot.segment.checkpoint != checkpoint:
-            return  # counting has found out that it is damaged, and warned
+            return  # counting has found it damaged, and warned
         present = LastCheckpointHint(
             version=checkpoint.version,
             size=num_non_file + num_files + num_removes,
             parts=len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else None,
             num_of_add_files=num_files,
         )
-        point_to(storage, present)
+        write_hint(storage, present)
 
 
-def point_to(storage: Storage, hint: LastCheckpointHint) -> None:
-    """Point readers to a checkpoint, unless they are pointed to a newer one that is there.
+def write_hint(storage: Storage, hint: LastCheckpointHint) -> None:
+    """Write the hint, unless it already points to a newer checkpoint that exists.
 
     Args:
         storage: where the table is.
-        hint: the checkpoint.
+        hint: describes the checkpoint.
     """
     with _best_effort(storage, hint.version):
         write_last_checkpoint(storage, hint, log_end=lambda: find_latest_version(storage))
 
 
 def _serves(hint: LastCheckpointHint, checkpoint: Checkpoint, storage: Storage) -> bool:
-    """Whether a hint needn't be written anew, because it is newer, or true."""
+    """Whether a hint can stay, because it is newer, or correct."""
     if hint.version == checkpoint.version:
         return _describes(hint, checkpoint, storage)
     return checkpoint.version < hint.version <= find_latest_version(storage)
 
 
 def _describes(hint: LastCheckpointHint, checkpoint: Checkpoint, storage: Storage) -> bool:
-    """Whether nothing that a hint says of a checkpoint of its version is wrong."""
+    """Whether a hint describes a checkpoint of its version correctly."""
     parts = len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else 1
     if (hint.parts or 1) != parts:
         return False
@@ -97,13 +94,13 @@ def _describes(hint: LastCheckpointHint, checkpoint: Checkpoint, storage: Storag
 
 @contextmanager
 def _best_effort(storage: Storage, version: int) -> Iterator[None]:
-    """Let the hint fail with a warning: the checkpoint is there and will be found without it."""
+    """Turn errors into warnings: the checkpoint exists and is found without the hint."""
     try:
         yield
     except (StorageError, TableStateError) as error:
         warnings.warn(
             f"{storage.root}: there is a checkpoint of version {version}, but _last_checkpoint can't "
-            f"be pointed to it ({error.message}); readers list more of the log until the next one",
+            f"be written ({error.message}); readers list more of the log until the next checkpoint",
             DeltaWarning,
             stacklevel=4,
         )

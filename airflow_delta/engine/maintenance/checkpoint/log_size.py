@@ -1,4 +1,4 @@
-"""When Spark is to write a checkpoint.
+"""Measure the log, to decide whether Spark writes a checkpoint.
 
 Airflow's workers import this module, so it needs no PySpark.
 """
@@ -14,22 +14,22 @@ from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["SPARK_THRESHOLD_BYTES", "log_bytes"]
+__all__ = ["SPARK_THRESHOLD_BYTES", "measure_log"]
 
 SPARK_THRESHOLD_BYTES = 2 << 30
-"""From so many bytes of log on, `log_bytes`, Spark is worth its start and its second reading.
+"""The size of log, by `measure_log`, from which on Spark writes a checkpoint by default.
 
-The local engine's memory has a bound, so this is a matter of time: it reads some hundred megabytes of
-JSON a second, so that it takes a larger log less than half a minute. Where one core in the worker is
-all there is, or the store is slow, a lower threshold may be right.
+The local engine's memory is bounded, so this is about time. It reads some hundred megabytes of JSON a
+second, and needs less than half a minute up to this size; Spark has to start first, and reads the log
+twice. With one core, or a slow store, a lower threshold may be right.
 """
 
 
-def log_bytes(storage: Storage, *, version: int | None = None) -> int:
-    """How much of the log a checkpoint of a version is made from, as its listing tells.
+def measure_log(storage: Storage, *, version: int | None = None) -> int:
+    """Measure, by the listing, how many bytes of log a checkpoint of a version is made from.
 
-    That is the checkpoint before it, and the commits since. Of a checkpoint with sidecars only the top
-    level counts: sidecars are used again.
+    That is the checkpoint before it, and the commits since. Sidecars aren't counted, because they are
+    reused.
 
     Args:
         storage: the table's storage.
@@ -45,7 +45,7 @@ def log_bytes(storage: Storage, *, version: int | None = None) -> int:
     try:
         segment = load_segment(storage, version=version)
     except VersionNotFoundError:
-        # Rare, and worth a second look, by which one that isn't backfilled is told as such.
+        # Raises `NotBackfilledError` if the version isn't backfilled.
         segment = open_backfilled(storage, version).segment
     checkpoint = 0 if segment.checkpoint is None else segment.checkpoint.size
     return checkpoint + sum(file.size for file in segment.plan())

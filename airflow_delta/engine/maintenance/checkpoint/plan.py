@@ -1,47 +1,15 @@
-"""Decide which checkpoint of a version to write: its kind, its name, and whether from the previous one.
+"""Plan a checkpoint: whether one is written, of which kind, under which name, and from which base.
 
-**Kind.** ``delta.checkpointPolicy`` names the spec that checkpoints follow, ``classic`` or ``v2``; V2 needs
-the feature ``v2Checkpoint``. A caller may ask for the other one. Multi-part checkpoints are never
-written.
+PROTOCOL.md, "Checkpoints"; checkpoint-protection.md, rule b. `plan_checkpoint` decides
 
-**Name.** V2 checkpoints have names with UUIDs, which readers from before the feature overlook: to them a
-log whose older commits were cleaned up looks truncated. So "writers should create classic checkpoints
-often enough to allow older clients to discover them and fail gracefully" (PROTOCOL.md, "Handling
-Backward compatibility while moving to UUID-named v2 Checkpoints"). Our rule: a V2 checkpoint gets the
-classic name unless there is another of that name
+* the kind: ``delta.checkpointPolicy``, or the caller's choice. V2 needs the feature ``v2Checkpoint``.
+  Multi-part checkpoints are never written;
+* whether one is due (`_plan_none`), and whether the version has one already, which is read to its end;
+* the name and format (`needs_classic_name`, `_make_v2_path`);
+* whether it is made from the previous one (``base.py``);
+* which damaged checkpoints of the version it replaces (`_choose_replaced`).
 
-* among the last ten checkpoints' worth of versions (ten times ``delta.checkpointInterval``), so that an
-  old reader never has far to go, and
-* not older than half of ``delta.logRetentionDuration``, so that a cleanup that takes it finds a younger
-  one, as long as checkpoints come that often.
-
-It is decided from a listing of those versions alone. Files of a classic name hold Parquet of the V2 spec,
-with the same content; to readers that know the feature the name makes no difference.
-
-**Format of the top level.** Under the classic name it is Parquet. Under a name with a UUID it is lines of
-JSON, which are the sooner read where there are few; the protocol wants readers to know both, and no table
-property chooses. But where the newest such checkpoint of the log is Parquet, the new one is as well:
-whoever has written that may have had a reason. So a user has the choice, by the engine that writes the
-first one.
-
-**If needed.** Whoever asks for a checkpoint only if one is due gets none before
-``delta.checkpointInterval`` commits have come since the last one; unless the last one can't be opened,
-which shows before anything is planned. Damage further inside isn't looked for then: that would be to
-read all of it, each time that somebody asks. Readers that meet it go by an older one.
-
-**From the previous one.** Where little has come since the previous checkpoint, what didn't change of it is
-used again (`checkpoint_base`). Sidecars are shared only with the newest checkpoint of the log: an
-older one, and with it its sidecars, may be taken by a cleanup while we write.
-
-**Damaged checkpoints of the very version**, which the state of the version has found out, would be
-preferred to a new one by some readers: names with UUIDs to all others, several parts to one file. So
-
-* the one that is preferred to the others is written anew under its name, if that is one that we write;
-* the files of the others are deleted when the new checkpoint is there. They hold nothing that it doesn't
-  hold, and a reader that chooses them fails, now and ever. To one that is about to read them, they
-  vanish as in a cleanup: it has to look at the log again. Of a version that ``checkpointProtection``
-  protects it's no cleanup all the same: the version keeps a checkpoint, which it didn't have before, and
-  which is written only by who knows its protocol.
+``docs/explanation/checkpoints-in-proportion-to-the-change.md`` has the reasons.
 """
 
 from __future__ import annotations
@@ -75,10 +43,10 @@ from airflow_delta.engine.log.files import (
 from airflow_delta.engine.log.listing import Listing, list_log
 from airflow_delta.engine.maintenance.backfill.backfilled import check_backfilled
 from airflow_delta.engine.maintenance.checkpoint.base import (
-    checkpoint_reader,
-    classic_base,
+    find_classic_base,
+    find_incremental_base,
     has_checkpoint,
-    incremental_base,
+    open_base_checkpoint,
 )
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
@@ -90,7 +58,7 @@ __all__ = [
 ]
 
 Kind = Literal["classic", "v2"]
-"""The spec that a checkpoint follows: V1, which is always in one file of the classic name here, or V2."""
+"""The spec that a checkpoint follows: V1, which is written as one file with the classic name, or V2."""
 
 _FEATURE = "v2Checkpoint"
 _CLASSIC_EVERY = 10
@@ -103,17 +71,16 @@ class CheckpointPlan:
     Attributes:
         table: the table's location.
         version: the version to checkpoint.
-        path: the file to write, below the table's root; where none is to be written because there is
-            one, the one that is there.
+        path: the file to write, below the table's root; if none is to be written because there is one, the
+            existing one.
         needed: whether a checkpoint is to be written.
-        commits_since: commits that readers have to read after the checkpoint they use now.
-        kind: the spec that it follows, or that the one that is there does.
-        reason: why it is to be written, or why not, as a sentence.
-        incremental: whether it is to be made from the previous checkpoint, of which what didn't change
-            is used again: sidecars, or row groups.
-        deletes: damaged checkpoints of the version, as the paths of their files, which are to be
-            deleted when the new one is there.
-        replaces: whether ``path`` is a damaged checkpoint's, which is to be replaced.
+        commits_since: commits that readers read after the checkpoint that they use now.
+        kind: the spec that the checkpoint follows, the new or the existing one.
+        reason: why it is written, or why not, as a sentence.
+        incremental: whether it is made from the previous checkpoint, and reuses its sidecars or row groups.
+        deletes: the files of damaged checkpoints of the version, which are deleted once the new one is
+            published.
+        replaces: whether ``path`` is that of a damaged checkpoint, which is replaced.
     """
 
     table: str
@@ -129,16 +96,15 @@ class CheckpointPlan:
 
     @property
     def target(self) -> CheckpointTarget:
-        """Where to write it, for who writes checkpoints of the V2 spec."""
+        """Where to write it, for the writers of V2 checkpoints."""
         return CheckpointTarget(self.path, self.version, self.table, self.replaces)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values.
 
         Returns:
-            ``version``, ``kind`` and ``path`` of the checkpoint; ``needed``, with the ``reason`` why or
-            why not; ``commits_since``, ``incremental``, ``replaces``, and ``deletes``: how many damaged
-            files.
+            ``version``, ``kind`` and ``path`` of the checkpoint; ``needed``, with the ``reason`` why or why
+            not; ``commits_since``, ``incremental``, ``replaces``, and ``deletes`` (how many damaged files).
         """
         return {
             "version": self.version,
@@ -160,22 +126,22 @@ def plan_checkpoint(
     if_needed: bool = False,
     read_through: Callable[[], None] | None = None,
 ) -> CheckpointPlan:
-    """Plan a checkpoint of a snapshot. A checkpoint of its version is read to its end.
+    """Plan a checkpoint of a snapshot. If the version has one already, it is read to its end.
 
     Args:
         snapshot: of the version; for managed tables, opened by `open_backfilled`.
-        policy: the spec to follow, instead of what ``delta.checkpointPolicy`` says.
-        if_needed: plan none where fewer than ``delta.checkpointInterval`` commits have come since the
-            last one, if that can be opened. It isn't read to its end then; see the module.
+        policy: the spec to follow, instead of ``delta.checkpointPolicy``.
+        if_needed: plan none if fewer than ``delta.checkpointInterval`` commits have come since the last one
+            and that can be opened. Then nothing is read to its end.
         read_through: reads the log of the snapshot to its end, and lets its state recover from damage,
-            where that isn't to be done in this process.
+            instead of this process.
 
     Raises:
-        UnsupportedFeatureError: writing one needs a feature that the engine lacks, or that the table
-            lacks: V2 is asked for, and the protocol has no ``v2Checkpoint``.
+        UnsupportedFeatureError: the engine lacks a feature that writing one needs; or V2 is requested, and
+            the protocol lacks ``v2Checkpoint``.
         NotBackfilledError: the snapshot has commits that aren't backfilled.
         InvalidArgumentError: there is no such policy.
-        CorruptLogError: the log can't be read by any of its checkpoints.
+        CorruptLogError: none of the log's checkpoints can be read.
     """
     check_writable(
         snapshot.protocol,
@@ -184,46 +150,58 @@ def plan_checkpoint(
         operation=Operation.CHECKPOINT,
     )
     check_backfilled(snapshot)
-    kind = _kind(snapshot, policy)
+    kind = _choose_kind(snapshot, policy)
     while True:
         try:
-            return _present(snapshot, kind, policy, if_needed, read_through) or _planned(
-                snapshot, kind, _damaged(snapshot)
+            return _plan_none(snapshot, kind, policy, if_needed, read_through) or _plan(
+                snapshot, kind, _list_damaged(snapshot)
             )
         except ObjectNotFoundError as error:
-            # A cleanup has taken the checkpoint that the snapshot starts from.
+            # A cleanup has deleted the checkpoint that the snapshot starts from.
             snapshot.state.recover(error)
 
 
-def _present(
+def _plan_none(
     snapshot: Snapshot,
     kind: Kind,
     policy: Kind | None,
     if_needed: bool,
     read_through: Callable[[], None] | None,
 ) -> CheckpointPlan | None:
-    """The plan to write none, where one isn't due or is there already."""
+    """Plan to write none, if none is due or there is one already."""
     commits, interval = len(snapshot.segment.commits), snapshot.properties.checkpoint_interval
-    if if_needed and commits < interval and not _unreadable(snapshot):
+    # Only damage that opening the snapshot has found counts here. Looking for more would mean reading the
+    # whole checkpoint at each call; readers that meet the damage use an older one.
+    if if_needed and commits < interval and not _list_unreadable(snapshot):
         reason = (
-            f"{commits} commits have come since the last checkpoint, and one is due after {interval} "
+            f"{commits} commits have been made since the last checkpoint, and one is due after {interval} "
             "(delta.checkpointInterval)"
         )
         return _without(snapshot, kind, reason)
     if has_checkpoint(snapshot):
-        # Opening it read the smallest part. If it's damaged elsewhere, the state starts from another
-        # one after this.
+        # Opening has read only its smallest part. If another part is damaged, the state recovers here and
+        # starts from another checkpoint.
         (read_through or snapshot.state.read_through)()
-    if not has_checkpoint(snapshot) or _damaged(snapshot):
+    if not has_checkpoint(snapshot) or _list_damaged(snapshot):
         return None
-    plan = _without(snapshot, kind, f"version {snapshot.version} has a whole checkpoint already")
-    return plan if policy in (None, plan.kind) else replace(plan, reason=_of_other_kind(plan))
+    plan = _without(snapshot, kind, f"version {snapshot.version} already has a complete checkpoint")
+    return plan if policy in (None, plan.kind) else replace(plan, reason=_explain_kind(plan))
 
 
 def needs_classic_name(
     listing: Listing, *, version: int, interval: int, retention_ms: int, now_ms: int
 ) -> bool:
-    """Whether a V2 checkpoint gets the classic name. See the module for the rule.
+    """Whether a V2 checkpoint gets the classic name.
+
+    Readers without the feature ignore names with UUIDs: to them a log whose older commits were cleaned up
+    looks truncated. So "writers should create classic checkpoints often enough to allow older clients to
+    discover them and fail gracefully" (PROTOCOL.md, "Handling Backward compatibility while moving to
+    UUID-named v2 Checkpoints"). The classic name is used unless another checkpoint has it
+
+    * among the last ten checkpoints' worth of versions (ten times ``delta.checkpointInterval``), so that an
+      old reader never has to look far, and
+    * not older than half of ``delta.logRetentionDuration``, so that a cleanup that deletes it finds a
+      younger one, as long as checkpoints are made that often.
 
     Args:
         listing: of the log, from ``version - 10 * interval`` on or from earlier.
@@ -245,7 +223,7 @@ def _has_feature(snapshot: Snapshot) -> bool:
     return _FEATURE in supported_features(snapshot.protocol)
 
 
-def _kind(snapshot: Snapshot, policy: Kind | None) -> Kind:
+def _choose_kind(snapshot: Snapshot, policy: Kind | None) -> Kind:
     supported = _has_feature(snapshot)
     if policy is None:
         return "v2" if supported and snapshot.properties.checkpoint_policy == "v2" else "classic"
@@ -265,13 +243,13 @@ def _kind(snapshot: Snapshot, policy: Kind | None) -> Kind:
     return policy
 
 
-def _unreadable(snapshot: Snapshot) -> list[str]:
-    """The checkpoints that opening the snapshot, or more, has found out to be damaged."""
+def _list_unreadable(snapshot: Snapshot) -> list[str]:
+    """List the checkpoints, of any version, that the state has found damaged."""
     return sorted(path for path in snapshot.state.excluded if ".checkpoint." in path)
 
 
-def _damaged(snapshot: Snapshot) -> tuple[Checkpoint, ...]:
-    """The checkpoints of the version that the state couldn't read and that are still there."""
+def _list_damaged(snapshot: Snapshot) -> tuple[Checkpoint, ...]:
+    """List the checkpoints of the snapshot's version that the state couldn't read and that still exist."""
     excluded, version = snapshot.state.excluded, snapshot.version
     if not excluded:
         return ()
@@ -279,25 +257,25 @@ def _damaged(snapshot: Snapshot) -> tuple[Checkpoint, ...]:
     return tuple(found for found in listing.checkpoints if found.path in excluded)
 
 
-def _planned(snapshot: Snapshot, kind: Kind, damaged: tuple[Checkpoint, ...]) -> CheckpointPlan:
+def _plan(snapshot: Snapshot, kind: Kind, damaged: tuple[Checkpoint, ...]) -> CheckpointPlan:
     version, commits = snapshot.version, len(snapshot.segment.commits)
-    anew = _written_anew(snapshot, damaged)
-    if isinstance(anew, V2Checkpoint):
+    replaced = _choose_replaced(snapshot, damaged)
+    if isinstance(replaced, V2Checkpoint):
         kind = "v2"
-    listing = _recent_log(snapshot) if kind == "v2" else None
-    if anew is not None:
-        path = anew.path
+    listing = _list_recent_log(snapshot) if kind == "v2" else None
+    if replaced is not None:
+        path = replaced.path
     else:
-        path = checkpoint_path(version) if listing is None else _v2_path(snapshot, listing)
+        path = checkpoint_path(version) if listing is None else _make_v2_path(snapshot, listing)
     deletes = tuple(
-        file.path for checkpoint in damaged if checkpoint != anew for file in checkpoint.files
+        file.path for checkpoint in damaged if checkpoint != replaced for file in checkpoint.files
     )
-    reason = f"{commits} commits have come since the last checkpoint"
-    unreadable = [checkpoint.path for checkpoint in damaged] or _unreadable(snapshot)
+    reason = f"{commits} commits have been made since the last checkpoint"
+    unreadable = [checkpoint.path for checkpoint in damaged] or _list_unreadable(snapshot)
     if unreadable:
         reason = f"the checkpoint {unreadable[-1]} is damaged"
     if deletes:
-        reason += f"; when there is a new one, {', '.join(deletes)} will be deleted as damaged"
+        reason += f"; once a new one is written, {', '.join(deletes)} will be deleted as damaged"
     return CheckpointPlan(
         table=snapshot.table,
         version=version,
@@ -308,12 +286,20 @@ def _planned(snapshot: Snapshot, kind: Kind, damaged: tuple[Checkpoint, ...]) ->
         reason=reason,
         incremental=_is_incremental(snapshot, listing),
         deletes=deletes,
-        replaces=anew is not None,
+        replaces=replaced is not None,
     )
 
 
-def _written_anew(snapshot: Snapshot, damaged: tuple[Checkpoint, ...]) -> Checkpoint | None:
-    """The best of damaged checkpoints whose name is one that we write."""
+def _choose_replaced(snapshot: Snapshot, damaged: tuple[Checkpoint, ...]) -> Checkpoint | None:
+    """Choose the damaged checkpoint of the version that is replaced; the others are deleted afterwards.
+
+    Some readers prefer a damaged checkpoint to a new one of the same version: names with UUIDs to all
+    others, several parts to one file. So the most preferred one, if this engine writes that kind of name,
+    is written again under its name. The files of the others are deleted once the new one is published: they
+    hold nothing more, and readers that choose them fail. A reader about to open them sees them vanish as in
+    a cleanup, and lists the log again. This isn't a cleanup in the sense of ``checkpointProtection``: the
+    version gets a readable checkpoint, which it lacked before.
+    """
     not_ours: tuple[type[Checkpoint], ...] = (MultipartCheckpoint,)
     if not _has_feature(snapshot):
         not_ours = (MultipartCheckpoint, V2Checkpoint)
@@ -325,19 +311,19 @@ def _is_incremental(snapshot: Snapshot, listing: Listing | None) -> bool:
     while True:
         try:
             if listing is None:
-                return classic_base(snapshot) is not None
-            return incremental_base(snapshot, listing) is not None
+                return find_classic_base(snapshot) is not None
+            return find_incremental_base(snapshot, listing) is not None
         except (CorruptLogError, ObjectNotFoundError) as error:
             snapshot.state.recover(error)
 
 
-def _recent_log(snapshot: Snapshot) -> Listing:
-    """The log from where on it must have a checkpoint of the classic name."""
+def _list_recent_log(snapshot: Snapshot) -> Listing:
+    """List the part of the log that must have a checkpoint with the classic name."""
     reach = _CLASSIC_EVERY * snapshot.properties.checkpoint_interval
     return list_log(snapshot.storage, start=max(0, snapshot.version - reach))
 
 
-def _v2_path(snapshot: Snapshot, listing: Listing) -> str:
+def _make_v2_path(snapshot: Snapshot, listing: Listing) -> str:
     version, properties = snapshot.version, snapshot.properties
     classic = needs_classic_name(
         listing,
@@ -348,6 +334,8 @@ def _v2_path(snapshot: Snapshot, listing: Listing) -> str:
     )
     if classic:
         return checkpoint_path(version)
+    # Lines of JSON are faster to read if there are few. But if another writer has used Parquet for its last
+    # one, it may have had a reason, so the new one is Parquet too. No table property decides this.
     before = [
         checkpoint.format
         for checkpoint in listing.checkpoints
@@ -356,12 +344,12 @@ def _v2_path(snapshot: Snapshot, listing: Listing) -> str:
     return v2_checkpoint_path(version, str(uuid.uuid4()), before[-1] if before else "json")
 
 
-def _of_other_kind(plan: CheckpointPlan) -> str:
-    """Why there won't be a second checkpoint, of the kind that was asked for."""
-    asked = "v2" if plan.kind == "classic" else "classic"
+def _explain_kind(plan: CheckpointPlan) -> str:
+    """Explain why there won't be a second checkpoint, of the requested kind."""
+    requested = "v2" if plan.kind == "classic" else "classic"
     return (
-        f"{plan.reason}, which is {plan.kind} where {asked} was asked for: they hold the same, and one "
-        f"of them serves all readers that can read the table; take a later version for {asked}"
+        f"{plan.reason}, of kind {plan.kind} instead of {requested}: both have the same content, and one "
+        f"is enough for all readers that can read the table; choose a later version for {requested}"
     )
 
 
@@ -369,7 +357,7 @@ def _without(snapshot: Snapshot, kind: Kind, reason: str) -> CheckpointPlan:
     path = checkpoint_path(snapshot.version)
     present = snapshot.segment.checkpoint
     if present is not None and has_checkpoint(snapshot):
-        reader = checkpoint_reader(snapshot)
+        reader = open_base_checkpoint(snapshot)
         path = present.path
         kind = "v2" if reader is not None and reader.metadata is not None else "classic"
     return CheckpointPlan(

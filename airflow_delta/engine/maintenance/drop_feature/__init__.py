@@ -1,15 +1,15 @@
 """Drop a table feature: prepare the table, and take the feature out of its protocol.
 
-* `plan`: what dropping a feature of a table takes, and whether it can be dropped that way at all;
-* `preparation`: what takes the feature's traces out of the newest version, step by step;
-  `row_ids`, `unmapping` and `vector_tombstones` are some of the steps, `rewrite` is for somebody else to
-  do, and `preparing` commits the others;
-* `barriers`: checkpoints that hide the versions with the feature from readers who don't know it;
-* `truncation`: the other way, which has these versions expire;
-* `downgrade`: the commit that drops it;
-* `execution`: all of it, in its order; `result`: how far it has come.
+* `plan`: which steps that takes, and whether it is possible at all;
+* `preparation`: the steps that remove the feature's traces from the newest version. `preparing` commits
+  them, with `row_ids`, `unmapping` and `vector_tombstones`; a `rewrite` of data files is left to the
+  caller;
+* `barriers`: checkpoints that hide versions with the feature from readers without it;
+* `truncation`: the alternative, which lets these versions expire;
+* `downgrade`: the commit that drops the feature;
+* `execution`: runs all of it in order; `result`: how far it has come.
 
-How each feature is dropped is said by its row of the registry (`Feature.drop`).
+The row of each feature in the registry says how it is dropped (`Drop`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Checkpoints that hide versions from readers who don't know a feature that these have.
+"""Make barriers: empty commits with checkpoints that hide older versions from readers without a feature.
 
-checkpoint-protection.md: readers of a version after the drop start from a checkpoint that is as new, or
-newer than the last trace of the feature, and so never replay a commit that they don't understand. What
-has to be there for that is the checkpoint of the version that drops the feature. Before it come three
-more, each of an empty commit: whoever loses that one, or overlooks it, still finds one that is after the
-last trace. As Delta Spark does it, under the same name.
-
-Each checkpoint is read to its end before anything relies on it.
+checkpoint-protection.md: readers of a version after the drop start from a checkpoint that is newer than the
+last trace of the feature, so they never replay a commit that they don't understand. The checkpoint of the
+version that drops the feature is enough for that. Three more are made before it, as in Delta Spark and
+under the same name: if a reader misses that one, it still finds one after the last trace. Each checkpoint
+is read to its end before anything relies on it.
 """
 
 from __future__ import annotations
@@ -23,12 +21,14 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.backfill.execution import backfill_first
+from airflow_delta.engine.maintenance.backfill.execution import ensure_backfilled
 from airflow_delta.engine.maintenance.checkpoint.execution import (
     execute_checkpoint,
     plan_checkpoint,
 )
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import protected_before
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import (
+    read_protection_boundary,
+)
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.intent import EmptyVersion
@@ -38,50 +38,50 @@ __all__ = [
     "BARRIERS",
     "OPERATION",
     "add_barrier",
-    "hide_below_boundary",
-    "missing_barriers",
-    "write_checked",
+    "count_missing_barriers",
+    "hide_versions_below_boundary",
+    "write_checked_checkpoint",
 ]
 
 BARRIERS = 3
-"""How many versions with checkpoints come before the one that drops a feature: as in Delta Spark."""
+"""How many barriers are made before the version that drops a feature, as in Delta Spark."""
 
 _LARGEST_EMPTY = 64 * 1024
-"""In bytes; a longer commit isn't empty."""
+"""The largest empty commit, in bytes."""
 
 OPERATION = "Empty Commit"
-"""What Delta Spark calls such a commit."""
+"""Delta Spark's name for such a commit."""
 
 
-def missing_barriers(storage: Storage, base: Snapshot, *, made: int) -> int:
-    """How many barriers are still to be made, of a version without traces.
+def count_missing_barriers(storage: Storage, base: Snapshot, *, made: int) -> int:
+    """Count the barriers that are still to be made.
 
-    Those of a former run count as far as they are the newest versions: an empty commit has the state of the
-    one before it, so that, seen from the newest version, they have no traces either. Of versions with other
-    commits between them that isn't known.
+    Barriers of a former run count if they are the newest versions: an empty commit has the state of the one
+    before it, so they have no traces either. If there are other commits after them, that is unknown.
 
     Args:
         storage: where the table is.
-        base: the newest version.
-        made: how many this run has made since there are no traces, whatever others have committed since.
+        base: the newest version, which has no traces.
+        made: how many this run has made since there are no traces, regardless of what others have committed
+            since.
     """
-    return max(0, BARRIERS - max(made, _standing(storage, base)))
+    return max(0, BARRIERS - max(made, _count_existing(storage, base)))
 
 
-def _standing(storage: Storage, base: Snapshot) -> int:
+def _count_existing(storage: Storage, base: Snapshot) -> int:
     oldest = max(1, base.version - BARRIERS + 1)
     listing = list_log(storage, start=oldest, end=base.version)
     checkpointed = {checkpoint.version for checkpoint in listing.checkpoints}
-    standing = 0
+    count = 0
     for version in range(base.version, oldest - 1, -1):
         if version not in checkpointed or not _is_empty_commit(storage, version):
             break
-        standing += 1
-    return standing
+        count += 1
+    return count
 
 
 def _is_empty_commit(storage: Storage, version: int) -> bool:
-    """Whether a commit holds its ``commitInfo`` alone, whatever that calls it."""
+    """Whether a commit has only ``commitInfo``, whatever its operation."""
     content = storage.read(commit_path(version), length=_LARGEST_EMPTY + 1)
     if len(content) > _LARGEST_EMPTY:
         return False
@@ -101,44 +101,45 @@ def add_barrier(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
         The version.
 
     Raises:
-        DeltaError: see `OptimisticTransaction.commit` and `write_checked`.
+        DeltaError: see `OptimisticTransaction.commit` and `write_checked_checkpoint`.
     """
     transaction = OptimisticTransaction(storage, base, OPERATION, owners=owners)
     transaction.declare(EmptyVersion())
     version = transaction.commit().version
-    write_checked(storage, owners, version)
+    write_checked_checkpoint(storage, owners, version)
     return version
 
 
-def hide_below_boundary(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
-    """Write the checkpoint that a table's boundary promises, if it isn't there.
+def hide_versions_below_boundary(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+    """Write the checkpoint at the table's protection boundary, if it doesn't exist.
 
-    Whoever dropped a feature may have died before. Where the log doesn't reach back to the boundary, or the
-    engine doesn't know enough of that version, there is nothing to hide or to be done.
+    A run that dropped a feature may have died before. If the log doesn't reach back to the boundary, there
+    is nothing to hide; if the engine doesn't know the protocol of that version, it can't write the
+    checkpoint.
 
     Args:
         storage: where the table is.
-        owners: the commit owners that there are.
+        owners: the known commit owners.
         base: the newest version.
 
     Raises:
-        DeltaError: see `write_checked`.
+        DeltaError: see `write_checked_checkpoint`.
     """
-    boundary = protected_before(base)
+    boundary = read_protection_boundary(base)
     if not 0 < boundary <= base.version:
         return
     if list_log(storage, start=boundary, end=boundary).checkpoints:
         return
     with suppress(VersionNotFoundError, UnsupportedFeatureError):
-        write_checked(storage, owners, boundary)
+        write_checked_checkpoint(storage, owners, boundary)
 
 
-def write_checked(storage: Storage, owners: CommitOwners, version: int) -> None:
-    """Write the checkpoint of a version, unless it is there, and read it to its end.
+def write_checked_checkpoint(storage: Storage, owners: CommitOwners, version: int) -> None:
+    """Write the checkpoint of a version, unless it exists, and read it to its end.
 
     Args:
         storage: where the table is.
-        owners: the commit owners that there are; of a managed table the version is backfilled first.
+        owners: the known commit owners. The version of a managed table is backfilled first.
         version: the version.
 
     Raises:
@@ -148,15 +149,15 @@ def write_checked(storage: Storage, owners: CommitOwners, version: int) -> None:
         CommitOwnerError: the version can't be backfilled.
         StorageError: the store failed.
     """
-    backfill_first(storage, owners, version)
+    ensure_backfilled(storage, owners, version)
     snapshot = open_backfilled(storage, version)
     execute_checkpoint(storage, snapshot, plan_checkpoint(snapshot))
-    # Planning another one reads what is there to its end.
+    # Planning another one reads the existing one to its end.
     check = plan_checkpoint(open_backfilled(storage, version))
     if check.needed:
         raise CorruptLogError(
-            f"the checkpoint of version {version} was written, and can't be relied on: {check.reason}; run "
-            "the operation again",
+            f"the checkpoint of version {version} was written, but is unreliable: {check.reason}; run the "
+            "operation again",
             table=storage.root,
             version=version,
             path=check.path,

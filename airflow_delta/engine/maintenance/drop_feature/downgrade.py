@@ -1,9 +1,9 @@
-"""The commit that takes a feature out of a table's protocol.
+"""Commit the removal of a feature from a table's protocol.
 
-PROTOCOL.md, "Supported Features", has protocols grow only; checkpoint-protection.md is about the
-exception. The stage ``transaction/prepare/dropped_features.py`` looks once more whether nothing needs the
-feature, at the very version that the commit follows. Whoever is about to commit by the former protocol
-meets this commit as a conflict.
+PROTOCOL.md, "Supported Features", lets protocols only grow; checkpoint-protection.md describes the
+exception. The stage ``transaction/prepare/dropped_features.py`` checks again that nothing needs the
+feature, for the exact version that the commit follows. Writers that commit by the former protocol get a
+conflict with this commit.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 __all__ = ["FEATURE_NAME", "OPERATION", "TRUNCATE_HISTORY", "commit_downgrade"]
 
 OPERATION = "DROP FEATURE"
-"""What Delta Spark calls the commit."""
+"""Delta Spark's name for the commit."""
 
 FEATURE_NAME = "featureName"
 """The operation's parameter that names the feature."""
 
 TRUNCATE_HISTORY = "truncateHistory"
-"""The operation's parameter that tells whether the history with the feature was cleaned up before."""
+"""The operation's parameter for whether the history with the feature was cleaned up before."""
 
 
 def commit_downgrade(
     storage: Storage, owners: CommitOwners, base: Snapshot, plan: DropFeaturePlan
 ) -> CommitResult:
-    """Take the features of a plan out of the protocol.
+    """Commit a protocol without the features of a plan.
 
     Args:
         storage: where the table is.
-        owners: the commit owners that there are.
+        owners: the known commit owners.
         base: the version that the plan was made for.
-        plan: one without preparations.
+        plan: a plan without preparations.
 
     Raises:
-        ConstraintViolationError: traces have come back.
-        CommitConflictError: a commit made meanwhile changed protocol or metadata; or also files, where the
-            history has been looked through.
+        ConstraintViolationError: the table has traces of the feature again.
+        CommitConflictError: a concurrent commit changed protocol or metadata; if the history was searched,
+            also if it changed files.
         DeltaError: see `OptimisticTransaction.commit`.
     """
     transaction = OptimisticTransaction(
@@ -59,22 +59,23 @@ def commit_downgrade(
         },
         owners=owners,
     )
-    # For users protocols only grow, and the protocol's domains are its own.
+    # Users can't shrink a protocol or change system domains, so the intent allows it.
     transaction.declare(DropFeatures(plan.dropped, hides_history=plan.way == "hidden"))
     if plan.way == "truncated":
-        # A trace that came and went meanwhile is in a commit that stays.
+        # Any concurrent commit is a conflict: even if a trace is gone again, its commit stays in the
+        # history.
         transaction.read_table()
     transaction.set_protocol(plan.protocol)
-    # As they are or not: a change of them meanwhile is a conflict.
+    # Even if unchanged, so that a concurrent change of the metadata is a conflict.
     transaction.set_metadata(metadata_without(plan.dropped, base.metadata, table=base.table))
     for domain in base.domains.values():
-        if _goes_along(domain.domain, plan.feature):
+        if _belongs_to(domain.domain, plan.feature):
             transaction.declare(SystemDomain(replace(domain, removed=True)))
     return transaction.commit()
 
 
-def _goes_along(domain: str, feature: str) -> bool:
-    """Whether a metadata domain goes with a feature."""
+def _belongs_to(domain: str, feature: str) -> bool:
+    """Whether a metadata domain is removed with a feature."""
     return feature == "domainMetadata" or (domain, feature) == (
         row_tracking.DOMAIN,
         row_tracking.FEATURE,

@@ -1,12 +1,11 @@
-"""Drop a feature: one step after the other, and the table looked at again after each.
+"""Drop a feature, step by step, and open the table again after each step.
 
-**Broken off.** Each step is a commit or a file, after which the table is as good as before. The next run
-finds out by the table itself how far the last one has come; there is nothing else to remember. That holds
-for the last step, too: where a feature is gone, and the checkpoint that hides its versions isn't there
-yet, the next run writes it before anything else, whichever feature it is about.
+Each step is a commit or a file, after which the table is as usable as before. If a run is interrupted, the
+next one finds out from the table how far it has come. That holds for the last step too: if the feature is
+dropped but the checkpoint that hides its versions doesn't exist yet, the next run writes it first,
+whichever feature it is about.
 
-**Others meanwhile.** A commit that gets in the way of a step is a conflict; the table is looked at anew
-then.
+A concurrent commit may be a conflict. Then the table is opened again, and the step is planned again.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.dropping import find_feature, how_to_drop
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
-from airflow_delta.engine.maintenance.backfill.execution import backfill_first
+from airflow_delta.engine.maintenance.backfill.execution import ensure_backfilled
 from airflow_delta.engine.maintenance.drop_feature.barriers import (
     add_barrier,
-    hide_below_boundary,
-    write_checked,
+    hide_versions_below_boundary,
+    write_checked_checkpoint,
 )
 from airflow_delta.engine.maintenance.drop_feature.downgrade import (
     FEATURE_NAME,
@@ -38,10 +37,10 @@ from airflow_delta.engine.maintenance.drop_feature.downgrade import (
 from airflow_delta.engine.maintenance.drop_feature.plan import (
     DropFeaturePlan,
     Way,
+    choose_way,
     plan_drop_feature,
-    way_of,
 )
-from airflow_delta.engine.maintenance.drop_feature.preparing import PREPARE, turn_off
+from airflow_delta.engine.maintenance.drop_feature.preparing import STEPS, turn_off
 from airflow_delta.engine.maintenance.drop_feature.result import DropFeatureResult, Status
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewriter
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
@@ -55,13 +54,13 @@ from airflow_delta.engine.transaction.commit_loop import now_ms, pause
 __all__ = ["DropFeatureResult", "drop_feature"]
 
 _CONFLICTS = 20
-"""So many conflicts in a row, or steps undone by others, are met before it is given up."""
+"""A run gives up after this many conflicts in a row, or steps undone by others."""
 
 _REWRITES = 3
-"""So often files are had written anew: others may add files of the former kind meanwhile."""
+"""A run gives up after this many rewrites, since other writers keep adding files with the feature."""
 
 _SEARCHED = 200
-"""Among so many of the newest commits it is looked for the one that has dropped a feature."""
+"""How many of the newest commits are searched for the one that has dropped a feature."""
 
 
 def drop_feature(
@@ -74,32 +73,32 @@ def drop_feature(
     dry_run: bool = False,
     clock: Callable[[], int] = now_ms,
 ) -> DropFeatureResult:
-    """Drop a feature; see `DeltaTable.drop_feature`, for the errors too.
+    """Drop a feature; see `DeltaTable.drop_feature`, also for the errors.
 
     Args:
         access: opens the table's files.
-        owners: the commit owners that there are.
+        owners: the known commit owners.
         name: the feature, in any case.
-        truncate_history: have the versions with the feature expire, instead of hiding them.
-        rewriter: writes data files anew.
+        truncate_history: let the versions with the feature expire, instead of hiding them.
+        rewriter: rewrites data files.
         dry_run: only make the plan.
-        clock: tells the time, in epoch ms.
+        clock: returns the time, in epoch ms.
     """
     table = access.storage.root
     check_text("name", name, table=table)
     feature = find_feature(name, table=table)
-    way = way_of(feature, truncate_history=truncate_history, table=table)
+    way = choose_way(feature, truncate_history=truncate_history, table=table)
     return _Run(access, owners, feature, way, rewriter, clock).drop(dry_run=dry_run)
 
 
 @dataclass(slots=True)
 class _Run:
-    """One run.
+    """The state of one run.
 
     Attributes:
-        commits: how many were made.
-        barriers: how many of them were barriers, since there are no traces.
-        rewrites: how often files were had written anew.
+        commits: how many commits it has made.
+        barriers: how many of them were barriers, since the newest version has no traces.
+        rewrites: how often files were rewritten.
     """
 
     access: FileAccess
@@ -118,19 +117,19 @@ class _Run:
         return self.access.storage
 
     def drop(self, *, dry_run: bool) -> DropFeatureResult:
-        """Go as far as can be gone."""
+        """Do as many steps as possible now."""
         conflicts = 0
-        base = self._opened(dry_run=dry_run)
+        base = self._open(dry_run=dry_run)
         if not dry_run:
-            hide_below_boundary(self.storage, self.owners, base)
+            hide_versions_below_boundary(self.storage, self.owners, base)
         while True:
             if self.feature not in supported_features(base.protocol):
-                return self._gone(base)
-            plan = self._planned(base)
+                return self._find_earlier_run(base)
+            plan = self._plan(base)
             if dry_run:
-                return self._result("planned", base.version, plan)
+                return self._make_result("planned", base.version, plan)
             try:
-                result = self._step(base, plan)
+                result = self._do_step(base, plan)
             except (CommitConflictError, ConstraintViolationError) as error:
                 conflicts += 1
                 if conflicts == _CONFLICTS or not self._is_worth_another_try(error, plan):
@@ -140,16 +139,16 @@ class _Run:
                 conflicts = 0
                 if result is not None:
                     return result
-            base = self._opened(dry_run=False)
+            base = self._open(dry_run=False)
 
-    def _opened(self, *, dry_run: bool) -> Snapshot:
+    def _open(self, *, dry_run: bool) -> Snapshot:
         if self.way == "truncated" and not dry_run:
-            backfill_first(self.storage, self.owners)
+            ensure_backfilled(self.storage, self.owners)
         base = open_newest(self.storage, owners=self.owners, for_writing=True, parsed=True)
         check_writable(base.protocol, base.metadata, table=base.table, operation=Operation.COMMIT)
         return base
 
-    def _planned(self, base: Snapshot) -> DropFeaturePlan:
+    def _plan(self, base: Snapshot) -> DropFeaturePlan:
         return plan_drop_feature(
             self.access,
             base,
@@ -160,15 +159,13 @@ class _Run:
         )
 
     def _is_worth_another_try(self, error: DeltaError, plan: DropFeaturePlan) -> bool:
-        """Whether it was others who were in the way."""
+        """Whether other writers have caused the error."""
         if isinstance(error, CommitConflictError):
             return True
-        return not plan.preparations and bool(
-            self._planned(self._opened(dry_run=True)).preparations
-        )
+        return not plan.preparations and bool(self._plan(self._open(dry_run=True)).preparations)
 
-    def _step(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
-        """Do what comes first; None where there is more to do."""
+    def _do_step(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
+        """Do the next step; return None if there are more."""
         if plan.preparations:
             return self._prepare(base, plan)
         if plan.barriers:
@@ -182,17 +179,17 @@ class _Run:
                 add_barrier(self.storage, self.owners, base)
                 self.commits += 1
             else:
-                write_checked(self.storage, self.owners, base.version)
+                write_checked_checkpoint(self.storage, self.owners, base.version)
             return None
         if truncation is not None and truncation.waits:
-            return self._result("waiting", base.version, plan)
+            return self._make_result("waiting", base.version, plan)
         if truncation is not None and truncation.cleanup is not None:
             execute_metadata_cleanup(self.storage, truncation.cleanup)
         version = commit_downgrade(self.storage, self.owners, base, plan).version
         self.commits += 1
         if self.way == "hidden":
-            write_checked(self.storage, self.owners, version)
-        return self._result("dropped", version, plan)
+            write_checked_checkpoint(self.storage, self.owners, version)
+        return self._make_result("dropped", version, plan)
 
     def _prepare(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
         step, self.barriers = plan.preparations[0], 0
@@ -200,16 +197,16 @@ class _Run:
             if step.kind == "turn off":
                 turn_off(self.storage, self.owners, base, self.feature)
             else:
-                PREPARE[step.kind](self.storage, self.owners, base)
+                STEPS[step.kind](self.storage, self.owners, base)
             self.commits += 1
             return None
         if self.rewriter is None:
-            return self._result("needs rewrite", base.version, plan)
+            return self._make_result("needs rewrite", base.version, plan)
         if self.rewrites == _REWRITES:
             raise ConstraintViolationError(
-                f"the data files were written anew {_REWRITES} times without {self.feature}, and there "
-                f"still are {step.rewrite.num_files} with it: other writers go on making them, or those "
-                "who wrote them anew didn't; stop them, and run the operation again",
+                f"the data files were rewritten {_REWRITES} times without {self.feature}, and there are "
+                f"still {step.rewrite.num_files} with it: other writers keep adding them, or the rewrite "
+                "doesn't work; stop the writers, and run the operation again",
                 table=self.storage.root,
                 feature=self.feature,
             )
@@ -217,13 +214,13 @@ class _Run:
         self.rewriter(self.storage.root, step.rewrite)
         return None
 
-    def _gone(self, base: Snapshot) -> DropFeatureResult:
-        """The result where the table doesn't have the feature: that of an earlier run, by its commit.
+    def _find_earlier_run(self, base: Snapshot) -> DropFeatureResult:
+        """Return the result of an earlier run that has dropped the feature, by its commit.
 
         Raises:
-            InvalidArgumentError: it didn't have it lately either.
+            InvalidArgumentError: there is no such commit among the newest ones.
         """
-        dropped_by = self._dropped_by(base)
+        dropped_by = self._find_drop(base)
         if dropped_by is None:
             supported = ", ".join(sorted(supported_features(base.protocol))) or "none"
             raise InvalidArgumentError(
@@ -237,8 +234,8 @@ class _Run:
             base.table, self.feature, way, "dropped", version, None, self.commits
         )
 
-    def _dropped_by(self, base: Snapshot) -> tuple[int, Way] | None:
-        """The version that dropped the feature, and how, which needn't be as it is asked for now."""
+    def _find_drop(self, base: Snapshot) -> tuple[int, Way] | None:
+        """Find the version that dropped the feature, and how, which may differ from the requested way."""
         for info in base.timeline.history(_SEARCHED):
             parameters = info.operation_parameters or {}
             if info.operation == OPERATION and parameters.get(FEATURE_NAME) == self.feature:
@@ -248,7 +245,7 @@ class _Run:
                 return info.version, "hidden" if hides else "at once"
         return None
 
-    def _result(
+    def _make_result(
         self, status: Status, version: int, plan: DropFeaturePlan | None
     ) -> DropFeatureResult:
         return DropFeatureResult(

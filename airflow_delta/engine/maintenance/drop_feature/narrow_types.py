@@ -1,8 +1,8 @@
-"""Data files whose columns have narrower types than the table's, as their footers tell.
+"""Find data files whose columns have narrower types than the table's, by their footers.
 
-Which version widened a column isn't in the log for ever, nor by which schema a file was written. So where
-the schema records changes of types the footer of each live file is read: one or two requests for a file,
-many at a time. A table whose schema records none has no such files.
+The log doesn't keep which version widened a column, or with which schema a file was written. So if the
+schema records changes of types, the footer of each live file is read: one or two requests for each file,
+many at a time. If it records none, there are no such files.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from airflow_delta.engine.model.schema import (
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["files_with_narrow_types"]
+__all__ = ["find_files_with_narrow_types"]
 
-_TOLD = ("path", "size")
+_COLUMNS = ("path", "size")
 _WORKERS = 32
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -54,8 +54,8 @@ _FROM_ARROW: Mapping[pa.DataType, DataType] = {
 }
 
 
-def files_with_narrow_types(snapshot: Snapshot, access: FileAccess) -> pa.Table:
-    """The live files with a column of a type that was widened since.
+def find_files_with_narrow_types(snapshot: Snapshot, access: FileAccess) -> pa.Table:
+    """Find the live files with a column whose type was widened since.
 
     Args:
         snapshot: the version.
@@ -65,28 +65,28 @@ def files_with_narrow_types(snapshot: Snapshot, access: FileAccess) -> pa.Table:
         Their ``path`` and ``size``.
 
     Raises:
-        CorruptLogError: the live files can't be read, or a data file is no Parquet.
-        ObjectNotFoundError: a data file isn't there.
-        OutsidePathError: the table may not read where one is.
+        CorruptLogError: the live files can't be read, or a data file isn't Parquet.
+        ObjectNotFoundError: a data file doesn't exist.
+        OutsidePathError: the table may not read a file.
         StorageError: the store failed.
     """
-    files = snapshot.files(columns=_TOLD)
+    files = snapshot.files(columns=_COLUMNS)
     if not changed_columns(snapshot.schema) or not files.num_rows:
         return files.slice(0, 0)
     mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
-    look = partial(_has_narrow_types, access, _Expected.of(snapshot, mode))
+    check = partial(_has_narrow_types, access, _Expected.of(snapshot, mode))
     workers = _WORKERS if access.storage.capabilities.remote else None
-    # A loop over files: each has to be opened.
-    narrow = map_ordered(look, files["path"].to_pylist(), workers=workers)
+    # A loop over files, since each has to be opened.
+    narrow = map_ordered(check, files["path"].to_pylist(), workers=workers)
     return files.filter(pa.array(list(narrow), pa.bool_()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """The columns as files should have them.
+    """The columns that files should have.
 
     Attributes:
-        schema: the table's schema, physical names.
+        schema: the table's schema, with physical names.
         by_id: whether columns are found by their ids.
     """
 
@@ -107,8 +107,8 @@ def _has_narrow_types(access: FileAccess, expected: _Expected, path: str) -> boo
             found = pq.read_schema(source)
     except pa.ArrowInvalid as error:
         raise CorruptLogError(
-            f"the data file {path} is no Parquet file that can be read ({error}): which types it has can't "
-            "be told; put it back from a backup, or delete its rows",
+            f"the data file {path} can't be read as Parquet ({error}), so its types are unknown; put it "
+            "back from a backup, or delete its rows",
             table=table,
             path=path,
         ) from error
@@ -116,30 +116,30 @@ def _has_narrow_types(access: FileAccess, expected: _Expected, path: str) -> boo
 
 
 def _is_any_narrow(fields: list[pa.Field], struct: StructType, *, by_id: bool) -> bool:
-    found = {_key(field, by_id=by_id): field.type for field in fields}
+    found = {_find_key(field, by_id=by_id): field.type for field in fields}
     return any(
         _is_narrow(found[key], field.data_type, by_id=by_id)
         for field in struct
-        if (key := _wanted(field, by_id=by_id)) in found
+        if (key := _make_key(field, by_id=by_id)) in found
     )
 
 
-def _key(field: pa.Field, *, by_id: bool) -> str | None:
+def _find_key(field: pa.Field, *, by_id: bool) -> str | None:
     if not by_id:
         return str(field.name)
     number = (field.metadata or {}).get(_FIELD_ID)
     return None if number is None else number.decode()
 
 
-def _wanted(field: StructField, *, by_id: bool) -> str:
+def _make_key(field: StructField, *, by_id: bool) -> str:
     return str(field_id(field)) if by_id else field.name
 
 
 def _is_narrow(found: pa.DataType, wanted: DataType, *, by_id: bool) -> bool:
-    """Whether a column of a file, or something inside of it, is narrower than the table has it."""
+    """Whether a column of a file, or a nested field of it, has a narrower type than in the table."""
     match wanted:
         case StructType():
-            fields = [found.field(place) for place in range(found.num_fields)]
+            fields = [found.field(index) for index in range(found.num_fields)]
             return _is_any_narrow(fields, wanted, by_id=by_id)
         case ArrayType():
             return _is_narrow(found.value_type, wanted.element_type, by_id=by_id)

@@ -1,22 +1,17 @@
-"""What dropping a feature of a table takes: the steps, in their order, and why.
+"""Plan the steps that drop a feature of a table.
 
 There are three ways:
 
-``"at once"``
-    A feature whose former versions harm nobody who doesn't know it. When the newest version has no traces
-    of it any more, one commit takes it out of the protocol.
-``"hidden"``
-    The others (`Drop.hides_history`), unless history is to be truncated. Checkpoints after the last trace
-    hide the versions with the feature: no reader of a later version ever needs their commits. The
-    feature ``checkpointProtection`` keeps these checkpoints (checkpoint-protection.md).
-``"truncated"``
-    The same features, where history is to be truncated: versions with traces have to expire and be
-    cleaned up before the feature goes. So it takes two runs, with a day between them unless
-    ``delta.dropFeatureTruncateHistory.retentionDuration`` says otherwise. ``checkpointProtection`` itself
-    only goes this way.
+``"at once"`` For features whose former versions do no harm to readers without them. Once the newest version
+has no traces of the feature, one commit takes it out of the protocol. ``"hidden"`` For the others
+(`Drop.hides_history`), unless history is truncated. Checkpoints after the last trace hide the versions with
+the feature: readers of later versions never need their commits. The feature ``checkpointProtection`` keeps
+these checkpoints (checkpoint-protection.md). ``"truncated"`` For the same features. Versions with traces
+have to expire and be cleaned up before the feature is dropped. So it takes two runs, a day apart unless
+``delta.dropFeatureTruncateHistory.retentionDuration`` says otherwise. ``checkpointProtection`` itself can
+only be dropped this way.
 
-A plan tells what is to be done from the newest version on. Each step is looked at anew when its turn
-comes, so that a run that was broken off is just followed by another one.
+A plan lists what is left to do from the newest version on. Each step is planned again when its turn comes.
 """
 
 from __future__ import annotations
@@ -33,8 +28,8 @@ from airflow_delta.engine.features.dropping import (
     protocol_without,
 )
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.maintenance.drop_feature.barriers import BARRIERS, missing_barriers
-from airflow_delta.engine.maintenance.drop_feature.preparation import Preparation, preparations
+from airflow_delta.engine.maintenance.drop_feature.barriers import BARRIERS, count_missing_barriers
+from airflow_delta.engine.maintenance.drop_feature.preparation import Preparation, plan_preparations
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.maintenance.drop_feature.truncation import Truncation, plan_truncation
 from airflow_delta.engine.model.actions import Protocol
@@ -43,7 +38,7 @@ from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["DropFeaturePlan", "Way", "plan_drop_feature", "way_of"]
+__all__ = ["DropFeaturePlan", "Way", "choose_way", "plan_drop_feature"]
 
 Way = Literal["at once", "hidden", "truncated"]
 """How a feature is dropped; see the module."""
@@ -58,9 +53,9 @@ class DropFeaturePlan:
         feature: the feature's name.
         way: how it is dropped.
         version: the newest version, for which the plan was made.
-        preparations: what takes its traces out of the newest version, in order.
-        barriers: how many versions with checkpoints are to be made after that, to hide the others.
-        truncation: what becomes of the history; None where it isn't truncated.
+        preparations: the steps that remove its traces from the newest version, in order.
+        barriers: how many versions with checkpoints are made after that, to hide the others.
+        truncation: what happens to the history; None if it isn't truncated.
         protocol: the protocol afterwards.
         dropped: the features that the protocol loses.
     """
@@ -77,7 +72,7 @@ class DropFeaturePlan:
 
     @property
     def rewrite(self) -> Rewrite | None:
-        """The data files that must be written anew; None where none must."""
+        """The data files that must be rewritten; None if none must."""
         return next((step.rewrite for step in self.preparations if step.rewrite is not None), None)
 
     @property
@@ -89,32 +84,35 @@ class DropFeaturePlan:
     def ready_at_ms(self) -> int | None:
         """When history can be truncated, in epoch ms.
 
-        None where nothing has to be waited for, or where it isn't known yet: while traces are to be taken
-        out of the newest version.
+        None if there is nothing to wait for, or if it isn't known yet, because the newest version still has
+        traces.
         """
         return None if self.truncation is None else self.truncation.ready_at_ms
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """All that is to be done, step by step, as sentences without their ends."""
-        told = [step.description for step in self.preparations]
+        """All steps in order, as sentences without a full stop."""
+        steps = [step.description for step in self.preparations]
         if self.barriers:
-            told.append(
+            steps.append(
                 f"make {self.barriers} empty commits, each with a checkpoint, that hide the versions with "
                 f"{self.feature}"
             )
         if self.truncation is not None:
-            told += self.truncation.steps
+            steps += self.truncation.steps
         if all(step.kind != "hand back" for step in self.preparations):
             features = " and ".join(sorted(self.dropped))
-            told.append(f"take {features} out of the protocol")
+            steps.append(f"take {features} out of the protocol")
         if self.way == "hidden":
-            told.append("write the checkpoint of that version, and protect those before it")
-        return tuple(told)
+            steps.append("write the checkpoint of that version, and protect those before it")
+        return tuple(steps)
 
     @property
     def cleanup_summary(self) -> dict[str, Any] | None:
-        """The history that is truncated now: ``files``, ``bytes``, ``earliest_version``; None for none."""
+        """The cleanup of history that is due now; None for none.
+
+        It has the keys ``files``, ``bytes`` and ``earliest_version``.
+        """
         cleanup = None if self.truncation is None else self.truncation.cleanup
         if cleanup is None:
             return None
@@ -125,7 +123,7 @@ class DropFeaturePlan:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain JSON values, by the names of `DropFeatureResult.to_dict`."""
+        """The plan as plain JSON values, with the names of `DropFeatureResult.to_dict`."""
         rewrite = self.rewrite
         return {
             "version": self.version,
@@ -139,8 +137,8 @@ class DropFeaturePlan:
         }
 
 
-def way_of(feature: str, *, truncate_history: bool, table: str) -> Way:
-    """How a feature is dropped.
+def choose_way(feature: str, *, truncate_history: bool, table: str) -> Way:
+    """Choose how a feature is dropped.
 
     Args:
         feature: its name, as in the registry.
@@ -153,7 +151,7 @@ def way_of(feature: str, *, truncate_history: bool, table: str) -> Way:
     drop = how_to_drop(feature, table=table)
     if feature == PROTECTION and not truncate_history:
         raise InvalidArgumentError(
-            f"the feature {PROTECTION} can only be dropped together with the history that it protects; say "
+            f"the feature {PROTECTION} can only be dropped together with the history that it protects; set "
             "truncate_history=True",
             table=table,
             feature=feature,
@@ -179,18 +177,18 @@ def plan_drop_feature(
     now_ms: int,
     barriers_made: int = 0,
 ) -> DropFeaturePlan:
-    """Plan to drop a feature.
+    """Plan the steps that drop a feature.
 
     Args:
         access: opens the table's files.
         base: the newest version, which supports the feature.
         feature: its name, as in the registry.
-        way: how, by `way_of`.
+        way: how it is dropped, by `choose_way`.
         now_ms: the time, in epoch ms.
-        barriers_made: how many this run has made since there are no traces.
+        barriers_made: how many barriers this run has made since the newest version has no traces.
 
     Raises:
-        ConstraintViolationError: something is in the way; see `check_droppable`.
+        ConstraintViolationError: the table still needs the feature; see `check_droppable`.
         InvalidTableError: the schema or a property can't be read; or columns have names that only column
             mapping allows.
         CorruptLogError: the log is damaged.
@@ -198,14 +196,14 @@ def plan_drop_feature(
     """
     check_droppable(feature, base.protocol, base.metadata, table=base.table)
     storage = access.storage
-    steps = tuple(preparations(base, feature, access))
+    steps = tuple(plan_preparations(base, feature, access))
     barriers = 0
     if way == "hidden":
-        barriers = BARRIERS if steps else missing_barriers(storage, base, made=barriers_made)
+        barriers = BARRIERS if steps else count_missing_barriers(storage, base, made=barriers_made)
     dropped, added, truncation = frozenset({feature}), frozenset[str](), None
     if way == "truncated":
         truncation = plan_truncation(storage, base, feature, prepared=not steps, now_ms=now_ms)
-        # With what it protects gone, it goes as well.
+        # Nothing is left for `checkpointProtection` to protect, so drop it too.
         if truncation.unprotects and PROTECTION in supported_features(base.protocol):
             dropped |= {PROTECTION}
     elif way == "hidden":

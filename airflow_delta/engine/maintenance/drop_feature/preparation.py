@@ -1,21 +1,21 @@
-"""What takes the traces of a feature out of a table's newest version, step by step.
+"""Plan the steps that remove the traces of a feature from a table's newest version.
 
 =====================  ==========================================================================
 step                   what it does
 =====================  ==========================================================================
-``turn off``           sets or removes the properties that have writers use the feature, so that
-                       no new traces come
-``hand back``          takes the table from its commit owner, and ``managedCommit`` with it
-``rewrite files``      is for somebody who reads and writes rows; see `rewrite`
+``turn off``           sets or removes the properties by which writers use the feature, so that
+                       no new traces are made
+``hand back``          takes the table back from its commit owner, and drops ``managedCommit``
+``rewrite files``      needs somebody who reads and writes rows; see `rewrite`
 ``unmap columns``      turns column mapping off, in a table without files
-``forget types``       takes the records of changed types out of the schema
-``take row ids``       adds all files that have row ids once more, without them
-``keep vectors``       has the deletion vectors of removed files kept by vacuums that don't know
-                       them
+``forget types``       removes the records of changed types from the schema
+``take row ids``       adds all files with row ids again, without them
+``keep vectors``       makes tombstones for the deletion vectors of removed files, so that vacuums
+                       keep them that don't know deletion vectors
 =====================  ==========================================================================
 
-The first step of `preparations` is the one to do; after it the table is looked at again. So it doesn't
-matter at which step a run was broken off, nor what others commit meanwhile.
+The first step of `plan_preparations` is the next one to do; after it the table is opened and planned again.
+So it doesn't matter at which step a run is interrupted, or what others commit meanwhile.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from airflow_delta.engine.features.managed_commits import FEATURE as MANAGED_COM
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.features.type_widening import changed_columns
-from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
+from airflow_delta.engine.maintenance.drop_feature.narrow_types import find_files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewritable, Rewrite
-from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import unkept_vectors
+from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import find_unkept_vectors
 from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.feature_usage import files_with
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["Preparation", "StepKind", "preparations"]
+__all__ = ["Preparation", "StepKind", "plan_preparations"]
 
 StepKind = Literal[
     "turn off",
@@ -67,12 +67,12 @@ _REWRITTEN: Mapping[str, Rewritable] = {
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """One step.
+    """A step.
 
     Attributes:
         kind: what it does.
-        description: the same as a sentence without its end.
-        rewrite: the files to be written anew; None for all steps but that.
+        description: the same as a sentence without a full stop.
+        rewrite: the files to rewrite; None for all other steps.
     """
 
     kind: StepKind
@@ -80,8 +80,8 @@ class Preparation:
     rewrite: Rewrite | None = None
 
 
-def preparations(base: Snapshot, feature: str, access: FileAccess) -> Iterator[Preparation]:
-    """What there is to be done before a feature can leave the protocol.
+def plan_preparations(base: Snapshot, feature: str, access: FileAccess) -> Iterator[Preparation]:
+    """Yield the steps that are needed before a feature can leave the protocol.
 
     Args:
         base: the newest version, which supports the feature.
@@ -99,45 +99,45 @@ def preparations(base: Snapshot, feature: str, access: FileAccess) -> Iterator[P
     off = disable_feature(feature, base.metadata)
     active = bool(metadata_traces(feature, base.metadata, table=base.table))
     if off is not base.metadata and (active or feature == ROW_TRACKING):
-        yield Preparation("turn off", _changes(feature))
+        yield Preparation("turn off", _describe_changes(feature))
     rewritten = _REWRITTEN.get(feature)
     if rewritten is not None:
         files = (
-            files_with_narrow_types(base, access)
+            find_files_with_narrow_types(base, access)
             if feature in TYPE_WIDENING
             else files_with(feature, base)
         )
         if files.num_rows:
-            yield _rewriting(rewritten, base, files)
+            yield _plan_rewrite(rewritten, base, files)
         elif feature == "columnMapping" and active:
-            yield Preparation("unmap columns", "turn column mapping off, for there are no files")
+            yield Preparation("unmap columns", "turn column mapping off, since there are no files")
     if feature in TYPE_WIDENING and changed_columns(base.schema):
-        yield Preparation("forget types", "take the records of changed types out of the schema")
+        yield Preparation("forget types", "remove the records of changed types from the schema")
     if feature == ROW_TRACKING and (count := files_with(feature, base).num_rows):
-        yield Preparation("take row ids", f"add {count} files once more, without row ids")
-    if feature == "deletionVectors" and (vectors := unkept_vectors(base)):
+        yield Preparation("take row ids", f"add {count} files again, without row ids")
+    if feature == "deletionVectors" and (vectors := find_unkept_vectors(base)):
         yield Preparation(
             "keep vectors",
-            f"note {len(vectors)} files of deletion vectors as removed, so that any vacuum keeps them "
+            f"record {len(vectors)} files of deletion vectors as removed, so that any vacuum keeps them "
             "until they expire",
         )
 
 
-def _rewriting(feature: Rewritable, base: Snapshot, files: pa.Table) -> Preparation:
+def _plan_rewrite(feature: Rewritable, base: Snapshot, files: pa.Table) -> Preparation:
     size = int(pc.sum(files["size"]).as_py() or 0)
     rewrite = Rewrite(feature, base.version, files.num_rows, size)
     return Preparation(
         "rewrite files",
-        f"have {files.num_rows:,} data files of {size_text(size)} written anew without {feature}",
+        f"have {files.num_rows:,} data files of {size_text(size)} rewritten without {feature}",
         rewrite,
     )
 
 
-def _changes(feature: str) -> str:
+def _describe_changes(feature: str) -> str:
     drop = FEATURES[feature].drop
     assert isinstance(drop, Drop)
-    told = (
+    changes = (
         f"remove {name}" if value is None else f"set {name} to {value}"
         for name, value in drop.disabling_properties.items()
     )
-    return " and ".join(told)
+    return " and ".join(changes)

@@ -1,7 +1,7 @@
-"""The commits of the steps that take the traces of a feature out of a table; see `preparation`.
+"""Commit the steps that remove the traces of a feature from a table; see `preparation`.
 
-Each is one commit, or one conversion, based on the version that the step was planned for, and called as
-Delta Spark calls its own.
+Each step is one commit, or one conversion. It is based on the version that it was planned for, and has
+Delta Spark's name for it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from airflow_delta.engine.features.feature import Drop
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.type_widening import changed_columns
 from airflow_delta.engine.maintenance.drop_feature.preparation import StepKind
-from airflow_delta.engine.maintenance.drop_feature.row_ids import take_row_ids
+from airflow_delta.engine.maintenance.drop_feature.row_ids import remove_row_ids
 from airflow_delta.engine.maintenance.drop_feature.unmapping import OPERATION as UNMAPPING
 from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
 from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import (
     OPERATION as VECTOR_TOMBSTONES,
 )
 from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import (
-    unkept_vectors,
-    vector_tombstones,
+    find_unkept_vectors,
+    make_vector_tombstones,
 )
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -33,14 +33,14 @@ from airflow_delta.engine.transaction.conversion import convert_to_file_system
 from airflow_delta.engine.transaction.intent import Tombstones
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["PREPARE", "Prepare", "turn_off"]
+__all__ = ["STEPS", "Prepare", "turn_off"]
 
 Prepare: TypeAlias = Callable[[Storage, CommitOwners, Snapshot], None]
-"""Does a step: given the table, the commit owners, and the newest version."""
+"""Does a step. It gets the table, the commit owners, and the newest version."""
 
 
 def turn_off(storage: Storage, owners: CommitOwners, base: Snapshot, feature: str) -> None:
-    """Set or remove the properties that have writers use a feature.
+    """Set or remove the properties by which writers use a feature.
 
     Raises:
         DeltaError: see `OptimisticTransaction.commit`.
@@ -53,7 +53,9 @@ def turn_off(storage: Storage, owners: CommitOwners, base: Snapshot, feature: st
         operation, parameters = "UNSET TBLPROPERTIES", {"properties": [*changes], "ifExists": True}
     else:
         operation, parameters = "SET TBLPROPERTIES", {"properties": dict(changes)}
-    _change(storage, owners, base, disable_feature(feature, base.metadata), operation, parameters)
+    _commit_metadata(
+        storage, owners, base, disable_feature(feature, base.metadata), operation, parameters
+    )
 
 
 def _hand_back(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
@@ -69,21 +71,21 @@ def _unmap_columns(storage: Storage, owners: CommitOwners, base: Snapshot) -> No
 def _forget_types(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
     metadata = without_recorded_types(base.metadata, table=base.table)
     columns = [".".join(path) for path in changed_columns(base.schema)]
-    _change(storage, owners, base, metadata, "DROP FEATURE", {"columns": columns})
+    _commit_metadata(storage, owners, base, metadata, "DROP FEATURE", {"columns": columns})
 
 
 def _take_row_ids(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
-    take_row_ids(storage, owners, base)
+    remove_row_ids(storage, owners, base)
 
 
 def _keep_vectors(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
     transaction = OptimisticTransaction(storage, base, VECTOR_TOMBSTONES, owners=owners)
-    files = vector_tombstones(unkept_vectors(base), now_ms=now_ms())
+    files = make_vector_tombstones(find_unkept_vectors(base), now_ms=now_ms())
     transaction.declare(Tombstones(tuple(files)))
     transaction.commit()
 
 
-def _change(
+def _commit_metadata(
     storage: Storage,
     owners: CommitOwners,
     base: Snapshot,
@@ -98,11 +100,11 @@ def _change(
     transaction.commit()
 
 
-PREPARE: Mapping[StepKind, Prepare] = {
+STEPS: Mapping[StepKind, Prepare] = {
     "hand back": _hand_back,
     "unmap columns": _unmap_columns,
     "forget types": _forget_types,
     "take row ids": _take_row_ids,
     "keep vectors": _keep_vectors,
 }
-"""The steps that are the same for each feature that has them; but that of those who know rows."""
+"""The steps that need neither the feature's name nor a rewriter."""

@@ -1,15 +1,15 @@
-"""How far a run that drops a feature has come.
+"""The result of a run that drops a feature: how far it has come.
 
-A run does as much as can be done now:
+A run does as much as is possible now:
 
 =================  ==============================================================================
-status             what it means
+status             meaning
 =================  ==============================================================================
-``planned``        nothing was done, as was wanted
-``needs rewrite``  data files must be written anew, and nobody was given who does it; the feature
-                   isn't used any more, and the next run goes on from there
+``planned``        nothing was done, as requested
+``needs rewrite``  data files must be rewritten, and no rewriter was given; the feature is turned
+                   off, and the next run continues
 ``waiting``        history must expire; come back at ``ready_at_ms``
-``dropped``        the protocol is without the feature, by this run or by an earlier one
+``dropped``        the protocol is without the feature, by this run or an earlier one
 =================  ==============================================================================
 """
 
@@ -42,10 +42,10 @@ class DropFeatureResult:
         feature: the feature's name.
         way: how it is dropped, or was by an earlier run; see `plan`.
         status: how far it has come.
-        version: the version that dropped the feature; else the newest one, as this run leaves it.
-        plan: what is still to be done; where all was done, what the last step was planned as. None where an
-            earlier run has dropped the feature.
-        num_commits: how many commits this run has made, without those of who wrote files anew.
+        version: the version that dropped the feature; else the newest one after this run.
+        plan: what is left to do; if all was done, the plan of the last step. None if an earlier run has
+            dropped the feature.
+        num_commits: how many commits this run has made, without those of a rewriter.
     """
 
     table: str
@@ -58,7 +58,7 @@ class DropFeatureResult:
 
     @property
     def rewrite(self) -> Rewrite | None:
-        """The data files that somebody must write anew before it goes on; None where none must."""
+        """The data files that must be rewritten before the next run; None if none must."""
         return None if self.plan is None or self.status == "dropped" else self.plan.rewrite
 
     @property
@@ -68,12 +68,12 @@ class DropFeatureResult:
 
     @property
     def ready_at_ms(self) -> int | None:
-        """When to come back, in epoch ms; None unless history must expire, and that has begun."""
+        """When to come back, in epoch ms; None if there is nothing to wait for, or if unknown."""
         return None if self.plan is None or self.status == "dropped" else self.plan.ready_at_ms
 
     @property
     def reason(self) -> str:
-        """Where it stands, and what to do next, as a sentence."""
+        """How far it has come, and what to do next, as a sentence."""
         match self.status:
             case "planned":
                 return f"{self.feature} would be dropped {_WAYS[self.way]}"
@@ -81,10 +81,10 @@ class DropFeatureResult:
                 assert self.rewrite is not None
                 return (
                     f"{self.rewrite.num_files:,} data files of {size_text(self.rewrite.size_in_bytes)} "
-                    f"need {self.feature}; have them written anew by Spark, and come back"
+                    f"need {self.feature}; have Spark rewrite them, and run the operation again"
                 )
             case "waiting":
-                return _waiting_for(self)
+                return _explain_waiting(self)
             case "dropped":
                 return f"version {self.version} has dropped {self.feature}"
 
@@ -94,10 +94,10 @@ class DropFeatureResult:
         Returns:
             ``version`` (the one that dropped it, else the newest one), ``feature``, ``way`` (``at once``,
             ``hidden`` or ``truncated``), ``status`` (``planned``, ``needs rewrite``, ``waiting`` or
-            ``dropped``) with the ``reason``, ``steps`` that are still to be done, ``ready_at`` (ISO-8601,
-            when to come back to truncate the history; None unless that is known), ``files_to_rewrite`` and
-            ``bytes_to_rewrite``, ``cleanup`` (of history that is truncated now: ``files``, ``bytes`` and
-            the ``earliest_version`` that can be read then; else None), and ``num_commits`` that were made.
+            ``dropped``) with the ``reason``, ``steps`` that are left, ``ready_at`` (ISO-8601, when to come
+            back to truncate the history; None if unknown), ``files_to_rewrite`` and ``bytes_to_rewrite``,
+            ``cleanup`` (of history that is truncated now: ``files``, ``bytes`` and the ``earliest_version``
+            that can be read then; else None), and ``num_commits`` that were made.
         """
         steps = () if self.plan is None or self.status == "dropped" else self.plan.steps
         rewrite = self.rewrite
@@ -123,13 +123,13 @@ _WAYS: Mapping[Way, str] = {
 }
 
 
-def _waiting_for(result: DropFeatureResult) -> str:
+def _explain_waiting(result: DropFeatureResult) -> str:
     assert result.plan is not None
     assert result.plan.truncation is not None
     truncation = result.plan.truncation
     ready = truncation.ready_at_ms
     when = "later" if ready is None else f"at {utc_text(ready)} or later"
-    # Where it is known when to come back, it doesn't matter why there is nothing to clean up yet.
+    # If it is known when to come back, the reason why nothing can be cleaned up yet doesn't matter.
     why = truncation.cleanup.reason if truncation.cleanup and ready is None else None
     return (
         f"the history up to version {truncation.last_trace} needs {result.feature}, and must expire first; "

@@ -1,18 +1,16 @@
-"""`Rewrite`: data files that must be written anew before a feature can be dropped.
+"""`Rewrite`: the data files that must be rewritten before a feature can be dropped.
 
-The engine sees files, not rows. Where a feature is in the files themselves, it says which ones have to be
-written anew and how, and somebody who reads and writes rows does it:
+The engine sees files, not rows. If a feature is in the data files themselves, it says which ones must be
+rewritten and how, and a `Rewriter` (Spark) does it:
 
-* ``deletionVectors``: the files with a deletion vector, or whose path a removed file with one has
-  (``snapshot/file_traces.py``). The commits take them out, and add files without
-  the deleted rows.
-* ``columnMapping``: all files. One commit takes them out, adds files whose columns are called by their
-  logical names, and has the metadata that go with these (`metadata_without_mapping`).
-* ``typeWidening``: the files with a column whose type is narrower than the table's. The commits take them
-  out, and add files whose columns have the types of the table.
+* ``deletionVectors``: files with a deletion vector, or whose path a removed file with one has
+  (``snapshot/feature_usage.py``). The commits remove them, and add files without the deleted rows.
+* ``columnMapping``: all files. One commit removes them, adds files whose columns have their logical names,
+  and sets the metadata for these (`metadata_without_mapping`).
+* ``typeWidening``: files with a column whose type is narrower than the table's. The commits remove them,
+  and add files whose columns have the table's types.
 
-No row changes, so all of these actions have ``dataChange=false``. When the commits are made the engine
-looks at the table again.
+No row changes, so all of these actions have ``dataChange=false``.
 """
 
 from __future__ import annotations
@@ -24,18 +22,18 @@ from typing import Any, Literal, TypeAlias
 __all__ = ["Rewritable", "Rewrite", "Rewriter"]
 
 Rewritable = Literal["deletionVectors", "columnMapping", "typeWidening"]
-"""The features that are in data files; ``typeWidening`` stands for its preview as well."""
+"""The features that are in data files; ``typeWidening`` includes its preview."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Files to be written anew.
+    """Files to rewrite.
 
     Attributes:
-        feature: what they must be free of.
+        feature: the feature that they must be free of.
         version: the version in which they were found.
-        num_files: how many they are.
-        size_in_bytes: their sizes added up.
+        num_files: how many there are.
+        size_in_bytes: the sum of their sizes.
     """
 
     feature: Rewritable
@@ -49,4 +47,4 @@ class Rewrite:
 
 
 Rewriter: TypeAlias = Callable[[str, Rewrite], object]
-"""Writes the files anew and commits them, given the table's location; what it returns is passed over."""
+"""Rewrites the files and commits them. It gets the table's location; its result is ignored."""

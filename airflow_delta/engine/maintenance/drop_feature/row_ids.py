@@ -1,10 +1,10 @@
-"""Take the row ids from the files of a table whose row tracking is suspended.
+"""Remove the row ids from the files of a table whose row tracking is suspended.
 
-Files are added once more as they are, without ``baseRowId`` and ``defaultRowCommitVersion``, in as many
-commits as there are batches of them. What others add meanwhile has none either. Delta Spark calls these
-commits the same, and lets its own writers go on beside them.
+Files are added again without ``baseRowId`` and ``defaultRowCommitVersion``, a batch in each commit. Files
+that others add meanwhile have no row ids either. Delta Spark has the same name for these commits, and
+allows concurrent writers.
 
-PROTOCOL.md, "Row Tracking", knows no way back; that files may be without ids when the feature is gone
+PROTOCOL.md, "Row Tracking", describes no way back. That files may lack row ids once the feature is dropped
 follows from "Supported Features".
 """
 
@@ -19,25 +19,25 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.file_rows import add_actions
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["BATCH", "OPERATION", "take_row_ids"]
+__all__ = ["BATCH", "OPERATION", "remove_row_ids"]
 
 OPERATION = "ROW TRACKING UNBACKFILL"
-"""What Delta Spark calls the commits."""
+"""Delta Spark's name for the commits."""
 
 BATCH = 100_000
-"""Files in a commit: as many as Delta Spark takes."""
+"""How many files are in a commit, as in Delta Spark."""
 
 
-def take_row_ids(
+def remove_row_ids(
     storage: Storage, owners: CommitOwners, base: Snapshot, *, batch: int = BATCH
 ) -> None:
     """Commit the next batch of files without their row ids.
 
     Args:
         storage: where the table is.
-        owners: the commit owners that there are.
+        owners: the known commit owners.
         base: the newest version, whose row tracking is suspended.
-        batch: how many files at most.
+        batch: the most files in the commit.
 
     Raises:
         DeltaError: see `OptimisticTransaction.commit`.
@@ -56,6 +56,6 @@ def take_row_ids(
 
 def _without_ids(files: pa.Table) -> pa.Table:
     for name in ("baseRowId", "defaultRowCommitVersion"):
-        place = files.schema.get_field_index(name)
-        files = files.set_column(place, name, pa.nulls(files.num_rows, pa.int64()))
+        index = files.schema.get_field_index(name)
+        files = files.set_column(index, name, pa.nulls(files.num_rows, pa.int64()))
     return files

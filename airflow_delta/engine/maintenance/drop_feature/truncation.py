@@ -1,19 +1,18 @@
-"""Have the versions with a feature expire, and clean them up, before the feature leaves the protocol.
+"""Plan the truncation of history: let versions with a feature expire, and clean them up.
 
-The feature's traces are taken out of the newest version first, and a checkpoint is written: the *start*,
-the log's new beginning. Readers and writers that are under way may need what is before it for a while:
-``delta.dropFeatureTruncateHistory.retentionDuration``, a day unless set. Once the start is as old as
-that, to the minute, a cleanup takes all before it. If nothing that is left then has a trace the feature
-can go.
+1. Once the newest version has no traces, a checkpoint is written: the *start*, with which the log will
+   begin. Running readers and writers may still need older versions.
+2. When the start is as old as ``delta.dropFeatureTruncateHistory.retentionDuration``, a day unless set, a
+   metadata cleanup deletes everything before it.
+3. If nothing that remains has a trace, the feature can be dropped.
 
-A trace of the history is one of a version or of a commit: metadata
-that turn the feature on, or files that need it; of ``v2Checkpoint`` any checkpoint with V2's names or
-content. Of ``checkpointProtection`` it is every version below the one that the table's property names.
+A trace is metadata that enable the feature, or a file that needs it; of ``v2Checkpoint``, a checkpoint with
+V2's name or content; of ``checkpointProtection``, every version below the boundary
+(`read_protection_boundary`).
 
-Protected checkpoints of dropped features stay until all before their boundary goes in one go, and with them
-the versions that they rebuild. So where there is one that isn't after the last trace, the start isn't
-before the boundary either. With the last of them ``checkpointProtection`` has nothing to protect any more,
-and is dropped along.
+Protected checkpoints stay until all below the boundary is deleted at once. So if one isn't after the last
+trace, the start must not be before the boundary. With the last of them ``checkpointProtection`` is dropped
+too.
 """
 
 from __future__ import annotations
@@ -32,8 +31,10 @@ from airflow_delta.engine.log.completeness import check_commits
 from airflow_delta.engine.log.files import Checkpoint, Commit
 from airflow_delta.engine.log.listing import Listing, list_log
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import protected_before
-from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import cutoff_at
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import (
+    read_protection_boundary,
+)
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import find_cutoff_at
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     MetadataCleanupPlan,
     plan_metadata_cleanup,
@@ -51,26 +52,26 @@ __all__ = ["Truncation", "plan_truncation"]
 
 _MINUTE_MS = 60_000
 _BATCH = 256
-"""Commits that are read at a time."""
+"""How many commits are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """What becomes of the history.
+    """What happens to the history.
 
     Attributes:
         version: the newest version of the log.
-        last_trace: the newest version with a trace that a cleanup would leave; None where it leaves none:
-            then the feature can go.
-        begins_after: the version that the log has to begin after, for no trace to be left; None where
-            that isn't known yet, or none is left.
-        start: the version of the checkpoint that the log has to begin with; None where it isn't there
-            yet, or not needed.
-        ready_at_ms: when the history before the start can be cleaned up, in epoch ms; None where that isn't
-            known yet, or nothing has to be waited for.
+        last_trace: the newest version with a trace that a cleanup would leave; None if it leaves none, so
+            that the feature can be dropped.
+        begins_after: the version after which the log has to begin, so that no trace is left; None if that
+            isn't known yet, or none is left.
+        start: the version of the checkpoint that the log has to begin with; None if it doesn't exist yet,
+            or isn't needed.
+        ready_at_ms: when the history before the start can be cleaned up, in epoch ms; None if that isn't
+            known yet, or there is nothing to wait for.
         retention_ms: how old the start has to be.
-        cleanup: what is cleaned up now; None while traces are still to be taken out of the newest version.
-        unprotects: whether nothing is left, after the cleanup, that ``checkpointProtection`` protects.
+        cleanup: the cleanup that is due now; None while the newest version has traces.
+        unprotects: whether the cleanup leaves nothing that ``checkpointProtection`` protects.
     """
 
     version: int
@@ -84,50 +85,50 @@ class Truncation:
 
     @property
     def waits(self) -> bool:
-        """Whether the feature can't go yet."""
+        """Whether the feature can't be dropped yet."""
         return self.cleanup is None or self.last_trace is not None
 
     @property
     def needs_checkpoint(self) -> bool:
-        """Whether a checkpoint has to be written before the time runs."""
-        # The boundary may be a version that is yet to come, where a table came without its history.
+        """Whether the start has to be written."""
+        # If a table was copied without its history, the boundary may be a future version.
         too_early = self.begins_after is not None and self.begins_after > self.version
         return self.waits and self.start is None and not too_early
 
     @property
     def needs_version(self) -> bool:
-        """Whether that checkpoint has to be of a version of its own."""
+        """Whether the start has to be a new, empty version."""
         return self.needs_checkpoint and self.begins_after == self.version
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What is to be done, as sentences without their ends."""
-        told = []
+        """What is left to do, as sentences without a full stop."""
+        steps = []
         if self.needs_checkpoint:
-            told.append("write a checkpoint, for the log to begin with")
+            steps.append("write a checkpoint, for the log to begin with")
         if self.waits:
             until = "" if self.ready_at_ms is None else f", at {utc_text(self.ready_at_ms)}"
-            told.append(
+            steps.append(
                 f"wait until that is {duration_text(self.retention_ms)} old "
                 f"(delta.dropFeatureTruncateHistory.retentionDuration){until}, and come back"
             )
         if self.cleanup is None or self.waits:
-            told.append("clean up the log before it")
+            steps.append("clean up the log before it")
         elif self.cleanup.needed:
-            told.append(f"clean up the log before version {self.cleanup.earliest_version}")
-        return tuple(told)
+            steps.append(f"clean up the log before version {self.cleanup.earliest_version}")
+        return tuple(steps)
 
 
 def plan_truncation(
     storage: Storage, base: Snapshot, feature: str, *, prepared: bool, now_ms: int
 ) -> Truncation:
-    """Plan what becomes of the history.
+    """Plan what happens to the history.
 
     Args:
         storage: where the table is.
         base: the newest version.
         feature: the feature to be dropped.
-        prepared: whether the newest version is free of its traces.
+        prepared: whether the newest version has no traces of it.
         now_ms: the time, in epoch ms.
 
     Raises:
@@ -141,109 +142,115 @@ def plan_truncation(
         return Truncation(base.version, base.version, None, None, None, retention_ms)
     snapshot = open_backfilled(storage)
     expired_ms = now_ms - retention_ms
-    cutoff = cutoff_at(snapshot, expired_ms - expired_ms % _MINUTE_MS)
+    cutoff = find_cutoff_at(snapshot, expired_ms - expired_ms % _MINUTE_MS)
     cleanup = plan_metadata_cleanup(storage, snapshot, newest=base, cutoff=cutoff, now_ms=now_ms)
-    begin, boundary = cleanup.checkpoint, protected_before(base)
+    begin, boundary = cleanup.checkpoint, read_protection_boundary(base)
     if begin is None:
         begin = snapshot.timeline.earliest_recreatable
-    alone = _versions_alone(storage, cleanup, begin)
-    unprotects = begin >= boundary and not alone
+    isolated = _list_isolated_versions(storage, cleanup, begin)
+    unprotects = begin >= boundary and not isolated
     last_trace: int | None
     if feature == PROTECTION:
         last_trace = None if unprotects else boundary - 1
     else:
-        last_trace = _last_trace(storage, snapshot, feature, first=begin)
+        last_trace = _find_last_trace(storage, snapshot, feature, first=begin)
         if last_trace is None:
-            last_trace = _last_trace_alone(storage, feature, alone)
+            last_trace = _find_last_isolated_trace(storage, feature, isolated)
     begins_after = start = None
     if last_trace is not None:
-        begins_after, start = _start_after(storage, last_trace, boundary=boundary)
+        begins_after, start = _find_start(storage, last_trace, boundary=boundary)
     return Truncation(
         version=snapshot.version,
         last_trace=last_trace,
         begins_after=begins_after,
         start=start,
-        ready_at_ms=None if start is None else _ready_at(snapshot, start, retention_ms),
+        ready_at_ms=None if start is None else _compute_ready_at(snapshot, start, retention_ms),
         retention_ms=retention_ms,
         cleanup=cleanup,
         unprotects=unprotects,
     )
 
 
-def _start_after(storage: Storage, last_trace: int, *, boundary: int) -> tuple[int, int | None]:
-    """The version that the log has to begin after, and the oldest checkpoint after it."""
+def _find_start(storage: Storage, last_trace: int, *, boundary: int) -> tuple[int, int | None]:
+    """Find the version after which the log has to begin, and the oldest checkpoint after it."""
     versions = [checkpoint.version for checkpoint in list_log(storage).checkpoints]
     stays = any(version <= last_trace and version < boundary for version in versions)
     after = max(last_trace, boundary - 1) if stays else last_trace
     return after, min((version for version in versions if version > after), default=None)
 
 
-def _ready_at(snapshot: Snapshot, start: int, retention_ms: int) -> int:
-    """When a version is as old as it has to be, by cut-offs that are whole minutes."""
+def _compute_ready_at(snapshot: Snapshot, start: int, retention_ms: int) -> int:
+    """Return when a version will be old enough. Cut-offs are whole minutes."""
     time_ms = snapshot.timeline.timestamp_ms(start)
     return time_ms + -time_ms % _MINUTE_MS + retention_ms
 
 
-def _last_trace(storage: Storage, snapshot: Snapshot, feature: str, *, first: int) -> int | None:
-    """The newest version with a trace, among those from a version on that can be rebuilt."""
+def _find_last_trace(
+    storage: Storage, snapshot: Snapshot, feature: str, *, first: int
+) -> int | None:
+    """Find the newest version with a trace, among those from a version on that can be rebuilt."""
     listing = list_log(storage, start=first, end=snapshot.version)
     commits = [commit for commit in listing.commits if commit.version > first]
     check_commits(commits, after=first, to=snapshot.version, table=storage.root)
-    last = _in_commits(storage, commits, feature, snapshot)
+    last = _search_commits(storage, commits, feature, snapshot)
     if last.traced is None and metadata_traces(
         feature, open_snapshot(storage, first, verified=True).metadata, table=storage.root
     ):
         last.traced = last.until
     found = [last.traced, last.of_files]
     if feature == "v2Checkpoint":
-        found.append(_in_checkpoints(storage, listing))
+        found.append(_find_v2_checkpoint(storage, listing))
     return max((version for version in found if version is not None), default=None)
 
 
-def _versions_alone(storage: Storage, cleanup: MetadataCleanupPlan, begin: int) -> Sequence[int]:
-    """The versions that are left after a cleanup by nothing but their own checkpoints, ascending.
+def _list_isolated_versions(
+    storage: Storage, cleanup: MetadataCleanupPlan, begin: int
+) -> Sequence[int]:
+    """List the versions that only their own checkpoints can rebuild after a cleanup, ascending.
 
     Args:
         storage: where the table is.
         cleanup: the plan.
-        begin: the version from which on there are all commits afterwards.
+        begin: the version from which on all commits exist afterwards.
     """
     if cleanup.checkpoint is not None:
         return [*cleanup.protected_versions, *range(cleanup.earliest_version, begin)]
-    # Nothing is cleaned up: what an earlier cleanup has left.
+    # Nothing is cleaned up, but an earlier cleanup may have left such versions.
     found = {checkpoint.version for checkpoint in list_log(storage).checkpoints}
     return sorted(version for version in found if version < begin)
 
 
-def _last_trace_alone(storage: Storage, feature: str, versions: Sequence[int]) -> int | None:
-    """The newest version with a trace, among those of `_versions_alone`."""
+def _find_last_isolated_trace(
+    storage: Storage, feature: str, versions: Sequence[int]
+) -> int | None:
+    """Find the newest version with a trace, among those of `_list_isolated_versions`."""
     for version in reversed(versions):
         try:
-            if _is_traced(storage, feature, version):
+            if _has_trace(storage, feature, version):
                 return version
         except (CorruptLogError, VersionNotFoundError):
             continue  # a damaged checkpoint rebuilds nothing
     return None
 
 
-def _is_traced(storage: Storage, feature: str, version: int) -> bool:
+def _has_trace(storage: Storage, feature: str, version: int) -> bool:
     snapshot = open_snapshot(storage, version, verified=True)
     if metadata_traces(feature, snapshot.metadata, table=storage.root):
         return True
     if feature == "v2Checkpoint":
         listing = list_log(storage, start=version, end=version)
-        return _in_checkpoints(storage, listing) is not None
+        return _find_v2_checkpoint(storage, listing) is not None
     return feature == "deletionVectors" and files_with(feature, snapshot).num_rows > 0
 
 
 @dataclass(slots=True)
 class _Last:
-    """What is known of the newest trace, while commits are read from the newest on backwards.
+    """What is known of the newest trace, while commits are read backwards from the newest.
 
     Attributes:
-        until: up to which version the metadata hold that are looked for next.
+        until: the last version for which the next older metadata are in force.
         traced: the newest version whose metadata have a trace.
-        of_files: the newest version with a file that has one, or with a commit that adds such a file.
+        of_files: the newest version that has a file with a trace, or whose commit adds such a file.
     """
 
     until: int
@@ -256,7 +263,7 @@ class _Last:
         return self.traced is not None or (self.of_files or -1) >= self.until
 
 
-def _in_commits(
+def _search_commits(
     storage: Storage, commits: Sequence[Commit], feature: str, newest: Snapshot
 ) -> _Last:
     last, vectors = _Last(newest.version), pa.array([], pa.string())
@@ -265,7 +272,7 @@ def _in_commits(
     for end in range(len(commits), 0, -_BATCH):
         read = _read(storage, commits[max(0, end - _BATCH) : end])
         if feature == "deletionVectors":
-            versions = _versions_with_vectors(read, vectors, table=storage.root)
+            versions = _list_versions_with_vectors(read, vectors, table=storage.root)
             last.of_files = max([last.of_files or -1, *versions]) if versions else last.of_files
         for action in reversed(read.parsed.non_file_actions):
             if action.kind != "metaData" or last.traced is not None:
@@ -283,10 +290,10 @@ def _read(storage: Storage, commits: Sequence[Commit]) -> NewCommits:
     return read_new_commits(storage, tuple(commits), table=storage.root)
 
 
-def _versions_with_vectors(read: NewCommits, removed: pa.Array, *, table: str) -> list[int]:
-    """Versions that have files with deletion vectors, as commits add them or still had to remove them.
+def _list_versions_with_vectors(read: NewCommits, removed: pa.Array, *, table: str) -> list[int]:
+    """List versions that have files with deletion vectors, by the commits that add or remove these.
 
-    Likewise those with a file whose path was that of one with a deletion vector; see ``file_traces``.
+    A file also counts if its path once had a deletion vector; see ``snapshot/feature_usage.py``.
 
     Args:
         read: the commits.
@@ -305,8 +312,8 @@ def _versions_with_vectors(read: NewCommits, removed: pa.Array, *, table: str) -
     return [*added, *(version - 1 for version in gone)]
 
 
-def _in_checkpoints(storage: Storage, listing: Listing) -> int | None:
-    """The newest version with a V2 checkpoint, whatever its name."""
+def _find_v2_checkpoint(storage: Storage, listing: Listing) -> int | None:
+    """Find the newest version with a V2 checkpoint, whatever its name."""
     for checkpoint in reversed(listing.checkpoints):
         if _is_v2(storage, checkpoint):
             return checkpoint.version

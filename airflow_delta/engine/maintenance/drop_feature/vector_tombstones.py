@@ -1,12 +1,9 @@
-"""Deletion vectors of removed files, kept for those who don't know what they are.
+"""Make tombstones for the deletion vectors of removed files, for engines without deletion vectors.
 
-Older versions need the deletion vectors of files that were removed since, as long as these files stay.
-But when the table doesn't support deletion vectors any more, it may be cleaned by a vacuum that has never
-heard of them: to it their files belong to nobody, and go at once. So they are noted in the log as removed
-files of their own, which every vacuum keeps as long as it keeps others. That is what Delta Spark does, in
-a commit of the same name.
-
-The files of expired removals aren't noted: nobody keeps these either.
+Older versions need the deletion vectors of files that were removed since. But once the table doesn't
+support deletion vectors, a vacuum of an engine without them may run: to it these files are orphans, and it
+deletes them at once. So the log records them as removed files of their own, which every vacuum keeps until
+they expire. Delta Spark does the same, in a commit of the same name.
 """
 
 from __future__ import annotations
@@ -15,19 +12,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of
-from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
+    locate_deletion_vectors,
+)
 from airflow_delta.engine.model.file_actions import RemoveFile
 from airflow_delta.engine.model.paths import encode_path
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["OPERATION", "unkept_vectors", "vector_tombstones"]
+__all__ = ["OPERATION", "find_unkept_vectors", "make_vector_tombstones"]
 
 OPERATION = "Deletion Vector Tombstones"
-"""What Delta Spark calls the commit."""
+"""Delta Spark's name for the commit."""
 
 
-def unkept_vectors(snapshot: Snapshot) -> list[str]:
-    """The files of deletion vectors that only removed files have, and that aren't noted yet.
+def find_unkept_vectors(snapshot: Snapshot) -> list[str]:
+    """Find the deletion vector files that only removed files refer to and that have no tombstones.
+
+    Expired tombstones don't count, since no vacuum keeps their files.
 
     Args:
         snapshot: the newest version.
@@ -42,20 +43,20 @@ def unkept_vectors(snapshot: Snapshot) -> list[str]:
     """
     tombstones = snapshot.tombstones()
     removed = tombstones.filter(pc.is_valid(tombstones["deletionVector"]))
-    relative, absolute = vector_paths(removed["deletionVector"], table=snapshot.table)
+    relative, absolute = locate_deletion_vectors(removed["deletionVector"], table=snapshot.table)
     # A loop over files of deletion vectors, many of which share one.
     inside = [encode_path(path) for path in relative.drop_null().unique().to_pylist()]
     named = array_of([*inside, *absolute.drop_null().unique().to_pylist()], pa.string())
-    noted = pc.is_in(named, value_set=tombstones["path"].combine_chunks())
-    paths: list[str] = named.filter(pc.invert(noted)).to_pylist()
+    recorded = pc.is_in(named, value_set=tombstones["path"].combine_chunks())
+    paths: list[str] = named.filter(pc.invert(recorded)).to_pylist()
     return paths
 
 
-def vector_tombstones(paths: list[str], *, now_ms: int) -> list[RemoveFile]:
-    """The actions that note the files.
+def make_vector_tombstones(paths: list[str], *, now_ms: int) -> list[RemoveFile]:
+    """Make the tombstones of the files.
 
     Args:
-        paths: by `unkept_vectors`.
+        paths: by `find_unkept_vectors`.
         now_ms: the time, in epoch ms.
     """
     return [RemoveFile(path, data_change=False, deletion_timestamp=now_ms) for path in paths]

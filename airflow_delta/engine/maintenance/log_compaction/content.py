@@ -1,25 +1,24 @@
-"""What commits come to, as lines: the content of a log compaction.
+"""Reconcile a range of commits into the lines of a log compaction.
 
-PROTOCOL.md, "Log Compaction Files" and "Action Reconciliation". The lines are taken out of the commits
-as they stand, fields that nobody knows included:
+PROTOCOL.md, "Log Compaction Files" and "Action Reconciliation". Lines are taken from the commits as they
+are, with unknown fields:
 
 ==================================  ==============================================================
 the action of a line                kept
 ==================================  ==============================================================
 ``add``, ``remove``                 the newest of each logical file. Every ``remove``, however old:
-                                    it may cancel an ``add`` from before the range (edge cases A17)
+                                    it may cancel an ``add`` from before the range
 ``protocol``, ``metaData``          the newest
 ``txn``, ``domainMetadata``         the newest of each application and of each domain, removals of
                                     domains included
 ``commitInfo``, ``cdc``             never: they belong to their commit and not to the state
-any other                           never: clients may assume that unrecognized actions are not
-                                    needed ("Protocol Evolution"), and how they would be reconciled
-                                    nobody knows. One that mattered would come with a table feature,
-                                    and a table with an unknown feature is refused
+any other                           never ("Protocol Evolution": clients may ignore them). One that
+                                    mattered would come with a table feature, and a table with an
+                                    unknown feature is refused
 ==================================  ==============================================================
 
-The lines are in the order of the log. In front of them stands a pledge that no removal and no
-line is missing; see ``log/compacted.py``.
+The lines are in the order of the log, after a pledge that no removal and no line is missing
+(``log/compacted.py``).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from airflow_delta.engine.log.files import CompactedCommits, compacted_path
 from airflow_delta.engine.model.actions import DomainMetadata, Txn
 from airflow_delta.engine.replay.reconcile import reconcile_commits
 
-__all__ = ["ReconciledLines", "reconciled_lines"]
+__all__ = ["ReconciledLines", "reconcile_lines"]
 
 _STATE_KINDS = ("protocol", "metaData", "txn", "domainMetadata")
 
@@ -53,8 +52,8 @@ class ReconciledLines:
 
     Attributes:
         text: all of it.
-        count: the actions in it.
-        passed: the ``protocol`` and ``metaData`` actions of the commits, in the order of the log, also
+        count: the number of actions in it.
+        passed: all ``protocol`` and ``metaData`` actions of the commits, in the order of the log, also
             those that newer ones have replaced.
     """
 
@@ -63,10 +62,10 @@ class ReconciledLines:
     passed: tuple[NonFileAction, ...]
 
 
-def reconciled_lines(
+def reconcile_lines(
     commits: Sequence[tuple[int, bytes]], *, start: int, end: int, table: str
 ) -> ReconciledLines:
-    """Reconcile commits. What comes out is read once more and compared with them.
+    """Reconcile commits. The result is read again and compared with them.
 
     Args:
         commits: version and content of each, ascending.
@@ -76,10 +75,10 @@ def reconciled_lines(
 
     Raises:
         CorruptLogError: a commit breaks the protocol.
-        InvalidTableError: the lines don't come to what the commits do.
+        InvalidTableError: the lines don't have the same effect as the commits.
     """
-    effect = _effect(commits, table)
-    parts = [*_lines(commits, effect.positions, table)]
+    effect = _reconcile(commits, table)
+    parts = [*_select_lines(commits, effect.positions, table)]
     text = pledged(start, end, parts, lines=len(effect.positions))
     _check(text, effect, start=start, end=end, table=table)
     return ReconciledLines(text, len(effect.positions), effect.passed)
@@ -87,13 +86,13 @@ def reconciled_lines(
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    """What commits come to.
+    """The effect of commits on the state.
 
     Attributes:
         adds: the keys of the adds, in the order of the log.
         removes: the keys of the removes, likewise.
         non_file_actions: name and fields of the other actions, likewise.
-        positions: the positions of the lines of all of these, ascending; see ``arrow/json/lines.py``.
+        positions: the positions of all their lines, ascending; see ``arrow/json/lines.py``.
         passed: see `ReconciledLines`.
     """
 
@@ -104,11 +103,11 @@ class _Effect:
     passed: tuple[NonFileAction, ...]
 
 
-def _effect(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
-    """Reconcile commits, keeping what removes."""
+def _reconcile(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
+    """Reconcile commits, keeping every remove."""
     parsed = parse_commits(commits, columns=(), kinds=_STATE_KINDS, table=table)
     files = reconcile_commits(parsed.files, table=table)
-    newest = {_identity(action): action for action in parsed.non_file_actions}
+    newest = {_make_key(action): action for action in parsed.non_file_actions}
     non_file_actions = sorted(newest.values(), key=attrgetter("position"))
     positions = [
         np.fromiter(
@@ -128,8 +127,8 @@ def _effect(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
     )
 
 
-def _identity(action: NonFileAction) -> tuple[str, str | None]:
-    """What a newer action must share with an older one to take its place."""
+def _make_key(action: NonFileAction) -> tuple[str, str | None]:
+    """Return the key of an action. A newer action replaces an older one with the same key."""
     where = f"commit {action.version}: {action.kind}"
     if action.kind == "txn":
         return action.kind, Txn.from_json(action.value, where).app_id
@@ -138,10 +137,10 @@ def _identity(action: NonFileAction) -> tuple[str, str | None]:
     return action.kind, None
 
 
-def _lines(
+def _select_lines(
     commits: Sequence[tuple[int, bytes]], positions: Int64Vector, table: str
 ) -> Iterator[memoryview]:
-    """The lines at some positions, as they stand."""
+    """Yield the lines at some positions, unchanged."""
     for source in cut_slices(commits, table=table):
         lines = index_lines(source)
         chosen = lines.select(np.isin(lines.positions(), positions, assume_unique=True))
@@ -150,7 +149,7 @@ def _lines(
 
 
 def _check(text: bytes, effect: _Effect, *, start: int, end: int, table: str) -> None:
-    """Read a compaction as a reader would; it must come to what the commits do."""
+    """Read a compaction as a reader would, and check that it has the effect of the commits."""
     path = compacted_path(start, end)
     check_pledge(CompactedCommits(start, end, path, len(text), 0), text, table=table)
     parsed = parse_commits([(end, text)], columns=(), table=table, paths={end: path})
@@ -165,8 +164,8 @@ def _check(text: bytes, effect: _Effect, *, start: int, end: int, table: str) ->
     ):
         raise InvalidTableError(
             f"the compaction {path} was not published: its {adds.num_rows} adds, "
-            f"{removes.num_rows} removes and {len(non_file_actions)} other actions aren't what the "
-            "commits come to; leave the commits uncompacted and report this",
+            f"{removes.num_rows} removes and {len(non_file_actions)} other actions don't have the effect "
+            "of the commits; leave the commits uncompacted and report this",
             table=table,
             version=end,
             path=path,

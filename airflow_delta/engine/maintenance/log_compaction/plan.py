@@ -1,17 +1,14 @@
-"""Write a log compaction: as a plan, then in fact.
+"""Plan and write a log compaction: one file with the reconciled actions of a range of commits.
 
-``<x>.<y>.compacted.json`` holds what commits ``x`` to ``y`` come to, so that a reader opens one file
-in place of many (PROTOCOL.md, "Log Compaction Files"; managed-commits.md, "Log Compaction Files").
-Which lines that are: see ``reconciled_lines``.
+PROTOCOL.md, "Log Compaction Files"; managed-commits.md, "Log Compaction Files". Readers open
+``<x>.<y>.compacted.json`` instead of the commits ``x`` to ``y``. ``content.py`` makes its lines.
 
-**Which range**, where none is given: the commits that readers of the newest version have to read one
-by one, that is, those after the newest checkpoint and after the compactions that lie behind it. So
-each commit is compacted once, and what runs every hour costs in proportion to what the hour brought.
-Fewer than `FEWEST` commits aren't worth a file. Where they are very large together, the oldest of
-them are taken, so that memory stays bounded.
+`plan_log_compaction` chooses the range, if none is given: the commits that readers of the newest version
+read one by one, those after the newest checkpoint and the compactions after it. So each commit is compacted
+once, and an hourly run costs in proportion to an hour's commits.
 
-A compaction is published by one exclusive put: there is never half of one, an existing one is never
-replaced unless it has no bytes, and two writers of one range write the same.
+`execute_log_compaction` publishes by one exclusive put. There is never half a compaction, an existing one
+isn't replaced unless it is empty, and two writers of one range write the same.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from airflow_delta.engine.log.files import CompactedCommits, LogCommit, compacte
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.segment import LogSegment, check_version
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.log_compaction.content import reconciled_lines
+from airflow_delta.engine.maintenance.log_compaction.content import reconcile_lines
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.opening import open_snapshot
@@ -52,14 +49,14 @@ __all__ = [
 ]
 
 FEWEST = 10
-"""The fewest commits that are compacted unasked: the default distance of two checkpoints."""
+"""The fewest commits that are compacted if no range is given: the default checkpoint interval."""
 
 MOST_BYTES = 256 << 20
-"""The most text that one compaction is made of: commits and compaction are in memory at once."""
+"""The most text of commits in one compaction, which are in memory together with it. Of more, the oldest
+commits are compacted."""
 
 _RUN_FILES = 64
-"""Commits that are asked for at a time."""
-
+"""How many commits are read by one call."""
 
 _PARSED = {"protocol": Protocol.from_json, "metaData": Metadata.from_json}
 
@@ -70,9 +67,9 @@ class LogCompactionPlan:
 
     Attributes:
         table: the table's location.
-        version: the version that the plan was made for: the end that was asked for, or the newest.
-        commits: the commits to compact, ascending; none where nothing is worth it.
-        reason: why nothing is to be written; None where a compaction is.
+        version: the version that the plan was made for: the requested end, or the newest.
+        commits: the commits to compact, ascending; none if it isn't worth it.
+        reason: why nothing is to be written; None if a compaction is.
     """
 
     table: str
@@ -113,10 +110,10 @@ class LogCompactionResult:
 
     Attributes:
         plan: what was planned.
-        written: whether a compaction was written now; False for a dry run, where none was needed,
-            and where another writer of the same range was faster, whose file says the same.
+        written: whether this call has written a compaction. False for a dry run, if none was needed, and if
+            another writer of the same range was faster.
         size_in_bytes: of the compaction.
-        num_actions: actions in it.
+        num_actions: the number of actions in it.
     """
 
     plan: LogCompactionPlan
@@ -128,11 +125,10 @@ class LogCompactionResult:
         """What was done as plain JSON values.
 
         Returns:
-            ``version`` (the end that was asked for, or the newest version), ``kind`` (``compaction``),
-            ``start``, ``end`` and ``path`` of the compaction below the table (None where the range is
-            empty), ``files`` (commits in the range), ``bytes`` and ``rows`` (size and actions of the
-            compaction; None where none was written), ``written`` and the ``reason`` why nothing is to be
-            written, else None.
+            ``version`` (the requested end, or the newest version), ``kind`` (``compaction``), ``start``,
+            ``end`` and ``path`` of the compaction below the table (None if the range is empty), ``files``
+            (commits in the range), ``bytes`` and ``rows`` (size and actions of the compaction; None if none
+            was written), ``written`` and the ``reason`` why nothing is to be written, else None.
         """
         plan = self.plan
         return {
@@ -152,7 +148,7 @@ class LogCompactionResult:
 def plan_log_compaction(
     storage: Storage, *, start: int | None = None, end: int | None = None
 ) -> LogCompactionPlan:
-    """Plan a compaction. Of managed tables only backfilled commits are seen, as the protocol asks.
+    """Plan a compaction. Of managed tables only backfilled commits are compacted, as the protocol demands.
 
     Args:
         storage: where the table is.
@@ -162,10 +158,10 @@ def plan_log_compaction(
     Raises:
         InvalidArgumentError: the range has fewer than two commits, or more text than `MOST_BYTES`.
         TableNotFoundError: there is no table.
-        VersionNotFoundError: the log doesn't reach to the end, or cleanup has taken a commit.
+        VersionNotFoundError: the log doesn't reach to the end, or cleanup has deleted a commit.
         NotBackfilledError: the end isn't backfilled.
-        UnsupportedFeatureError: writing needs a feature of the protocol at the end of the range
-            that the engine lacks.
+        UnsupportedFeatureError: the engine lacks a feature that writers need by the protocol at the end of
+            the range.
         CorruptLogError: the log is damaged.
         StorageError: the store failed.
     """
@@ -173,7 +169,7 @@ def plan_log_compaction(
     check_version(end, table=storage.root)
     if start is not None and end is not None and start >= end:
         raise InvalidArgumentError(
-            f"a compaction from version {start} to {end} is none: expected a start below the end",
+            f"can't compact from version {start} to {end}: expected a start below the end",
             table=storage.root,
         )
     snapshot = open_backfilled(storage, end)
@@ -185,43 +181,41 @@ def plan_log_compaction(
     )
     segment = snapshot.segment
     if start is not None:
-        commits = _asked_for(storage, segment, start)
+        commits = _find_commits(storage, segment, start)
     else:
-        commits = _read_one_by_one(segment)
+        commits = _find_uncompacted(segment)
         fewest = FEWEST if end is None else 2
         if len(commits) < fewest:
             reason = (
-                f"{len(commits)} commits up to version {segment.version} are covered neither by a "
-                f"checkpoint nor by a compaction; a compaction is worth it from {fewest} on"
+                f"only {len(commits)} commits up to version {segment.version} are covered neither by a "
+                f"checkpoint nor by a compaction; at least {fewest} are worth a compaction"
             )
             return LogCompactionPlan(segment.table, segment.version, (), reason)
         if end is None:
-            commits = _oldest(commits)
+            commits = _take_oldest(commits)
     _check_size(commits, segment.table)
     plan = LogCompactionPlan(segment.table, segment.version, commits)
-    return _unless_present(storage, plan)
+    return _skip_existing(storage, plan)
 
 
 def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogCompactionResult:
-    """Do what a plan says.
+    """Write the compaction that a plan describes.
 
     Raises:
-        UnsupportedFeatureError: a protocol in force before the end of the range needs a feature that
-            the engine lacks: what its writers meant may not be told by our rules. Nothing was
-            published.
-        VersionNotFoundError: neither the version before the range nor its first one can be loaded, to
-            learn the protocol; nothing was published.
+        UnsupportedFeatureError: a protocol in force before the end of the range needs a feature that the
+            engine lacks, so its commits may not be reconciled by known rules. Nothing was published.
+        VersionNotFoundError: the protocol at the start is unknown, because neither the version before the
+            range nor its first one can be loaded; nothing was published.
         CorruptLogError: a commit breaks the protocol; nothing was published.
-        InvalidTableError: what was to be written doesn't come to what the commits do; nothing was
-            published.
+        InvalidTableError: the result doesn't have the effect of the commits; nothing was published.
         ObjectNotFoundError: a commit vanished since the plan was made; nothing was published.
         UnsafeStorageError: the store can't create exclusively; nothing was published.
-        StorageError: the store failed; there may be a compaction, and it is whole then.
+        StorageError: the store failed; if there is a compaction, it is complete.
     """
     if not plan.needed or plan.path is None:
         return LogCompactionResult(plan, written=False)
-    lines = reconciled_lines(
-        list(_contents(storage, plan)),
+    lines = reconcile_lines(
+        list(_read_contents(storage, plan)),
         start=plan.commits[0].version,
         end=plan.commits[-1].version,
         table=plan.table,
@@ -239,13 +233,13 @@ def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogComp
 
 
 def _check_protocols(storage: Storage, start: int, passed: Sequence[NonFileAction]) -> None:
-    """Make sure that the engine knows every protocol that was in force within the range.
+    """Check that the engine knows every protocol that was in force within the range.
 
-    checkpoint-protection.md: the newest protocol alone doesn't tell what older commits need.
+    checkpoint-protection.md: older commits may need features that the newest protocol no longer lists.
     """
     state: dict[str, Any] = {}
     if start:
-        before = _opened_before(storage, start)
+        before = _open_before(storage, start)
         state = {"protocol": before.protocol, "metaData": before.metadata}
         _check_protocol(storage, state)
     for version, actions in groupby(passed, key=attrgetter("version")):
@@ -255,11 +249,10 @@ def _check_protocols(storage: Storage, start: int, passed: Sequence[NonFileActio
         _check_protocol(storage, state)
 
 
-def _opened_before(storage: Storage, start: int) -> Snapshot:
-    """The version before a range; where a cleanup has taken it, the first one of the range.
+def _open_before(storage: Storage, start: int) -> Snapshot:
+    """Open the version before a range; if a cleanup has deleted it, the first one of the range.
 
-    There may be a checkpoint of that, which is how the log begins after a cleanup, and it tells what
-    protocol the first commit is under.
+    After a cleanup the log begins with a checkpoint, which has the protocol that the first commit is under.
     """
     try:
         return open_snapshot(storage, start - 1, verified=True)
@@ -269,7 +262,7 @@ def _opened_before(storage: Storage, start: int) -> Snapshot:
 
 def _check_protocol(storage: Storage, state: Mapping[str, Any]) -> None:
     if len(state) < len(_PARSED):
-        return  # not a table yet: the first commits of the log have but one of the two
+        return  # not a table yet: the first commits of the log have only one of the two
     check_writable(
         state["protocol"],
         state["metaData"],
@@ -278,8 +271,8 @@ def _check_protocol(storage: Storage, state: Mapping[str, Any]) -> None:
     )
 
 
-def _asked_for(storage: Storage, segment: LogSegment, start: int) -> tuple[LogCommit, ...]:
-    """The commits of a range that the caller has chosen, up to the segment's version."""
+def _find_commits(storage: Storage, segment: LogSegment, start: int) -> tuple[LogCommit, ...]:
+    """Find the commits of a range that the caller has chosen, up to the segment's version."""
     end = segment.version
     if start >= end:
         raise VersionNotFoundError(
@@ -291,14 +284,14 @@ def _asked_for(storage: Storage, segment: LogSegment, start: int) -> tuple[LogCo
         )
     commits: Sequence[LogCommit] = segment.commits
     if not commits or start < commits[0].version:
-        # They lie behind a checkpoint, and may serve those who travel in time.
+        # They are older than the checkpoint. A compaction of them serves time travel.
         commits = list_log(storage, start=start, end=end).commits
     commits = tuple(commit for commit in commits if commit.version >= start)
     missing = missing_versions((commit.version for commit in commits), first=start, last=end)
     if missing:
         count = sum(gap.stop - gap.start for gap in missing)
         raise VersionNotFoundError(
-            f"commits {start} to {end} can't be compacted: cleanup has taken {count} of them "
+            f"commits {start} to {end} can't be compacted: cleanup has deleted {count} of them "
             f"up to version {missing[-1].stop - 1}; begin the range after that",
             table=segment.table,
             version=missing[0].start,
@@ -309,8 +302,8 @@ def _asked_for(storage: Storage, segment: LogSegment, start: int) -> tuple[LogCo
     return commits
 
 
-def _read_one_by_one(segment: LogSegment) -> tuple[LogCommit, ...]:
-    """The commits at the end of a segment that no checkpoint and no compaction covers."""
+def _find_uncompacted(segment: LogSegment) -> tuple[LogCommit, ...]:
+    """Find the commits at the end of a segment that no checkpoint and no compaction covers."""
     commits: list[LogCommit] = []
     for file in reversed(segment.plan()):
         if isinstance(file, CompactedCommits):
@@ -319,8 +312,8 @@ def _read_one_by_one(segment: LogSegment) -> tuple[LogCommit, ...]:
     return tuple(reversed(commits))
 
 
-def _oldest(commits: tuple[LogCommit, ...]) -> tuple[LogCommit, ...]:
-    """As many as may be compacted at once; at least two, whether they may or not."""
+def _take_oldest(commits: tuple[LogCommit, ...]) -> tuple[LogCommit, ...]:
+    """Return the oldest commits that may be compacted at once; at least two, whatever their size."""
     sizes = accumulate(commit.size for commit in commits)
     return commits[: max(2, sum(1 for _ in takewhile(MOST_BYTES.__ge__, sizes)))]
 
@@ -335,19 +328,19 @@ def _check_size(commits: Sequence[LogCommit], table: str) -> None:
         )
 
 
-def _unless_present(storage: Storage, plan: LogCompactionPlan) -> LogCompactionPlan:
+def _skip_existing(storage: Storage, plan: LogCompactionPlan) -> LogCompactionPlan:
     assert plan.path is not None
     try:
         size = storage.head(plan.path).size
     except ObjectNotFoundError:
         return plan
     if not size:
-        return plan  # the remains of a writer that died; readers and listings pass it over
-    reason = f"{plan.path} is there already"
+        return plan  # an empty file of a dead writer, which readers and listings ignore
+    reason = f"{plan.path} exists already"
     return LogCompactionPlan(plan.table, plan.version, plan.commits, reason)
 
 
-def _contents(storage: Storage, plan: LogCompactionPlan) -> Iterator[tuple[int, bytes]]:
+def _read_contents(storage: Storage, plan: LogCompactionPlan) -> Iterator[tuple[int, bytes]]:
     for first in range(0, len(plan.commits), _RUN_FILES):
         run = plan.commits[first : first + _RUN_FILES]
         contents = storage.read_many([commit.path for commit in run])

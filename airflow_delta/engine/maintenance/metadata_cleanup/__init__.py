@@ -1,1 +1,1 @@
-"""Metadata cleanup: delete the files of the log that the newest checkpoints replace."""
+"""Metadata cleanup: delete the files of the log that newer checkpoints replace."""

@@ -1,28 +1,21 @@
-"""What the feature ``checkpointProtection`` lets a cleanup take.
+"""Apply the feature ``checkpointProtection`` to a metadata cleanup.
 
-checkpoint-protection.md, "Writer Requirements". With the feature, and below the version that
-``delta.requireCheckpointProtectionBeforeVersion`` names, the boundary:
+checkpoint-protection.md, "Writer Requirements". The boundary is the version in
+``delta.requireCheckpointProtectionBeforeVersion``:
 
-====  ======================================================  ==============================================
-rule  of the document                                         here
-====  ======================================================  ==============================================
-a     checkpoints below the boundary stay                     they do, unless all below it goes in one go
-b     no new checkpoint there by who doesn't know the         all checkpoints: ``checkpoint_plan``
+====  ======================================================  ===========================================
+rule  in the document                                         here
+====  ======================================================  ===========================================
+a     checkpoints below the boundary stay                     unless all below it is deleted at once
+b     no new checkpoint there unless the writer knows the     for all checkpoints: ``checkpoint/plan.py``
       protocol of its version
-c     versions of whose protocol that is true stay, unless    `first_unknown`, and ``log_start``: the log
-      all below the boundary goes in one go                   begins no later than there
-d     commits go before their checkpoints                     ``cleanup_files``, in all tables
-====  ======================================================  ==============================================
+c     versions of unknown protocols stay, unless all below    `find_first_unknown`; ``log_start.py``
+      the boundary is deleted at once                         begins the log no later than there
+d     commits are deleted before their checkpoints            ``expired_files.py``, for all tables
+====  ======================================================  ===========================================
 
-**Which versions are cleaned up** (rule c): those that can be rebuilt from what is there. What is left of
-others by a cleanup that was cut short is no version any more: whoever began has seen to the rule, and must
-be able to end it.
-
-A checkpoint that turns out to be damaged rebuilds nothing either: such versions begin at the next one that
-can be read.
-
-**To know a protocol** is to know each of its features well enough to read tables with it and to commit to
-them. What a version's metadata says plays no part: nothing is read of it, or written.
+Rule c is about versions that can be rebuilt. What an interrupted cleanup has left of others is no version
+any more: that cleanup has applied the rule, and the next one must be able to finish it.
 """
 
 from __future__ import annotations
@@ -46,19 +39,19 @@ from airflow_delta.engine.features.protocol import (
 )
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import OldLog
-from airflow_delta.engine.maintenance.metadata_cleanup.protocol_history import protocol_history
+from airflow_delta.engine.maintenance.metadata_cleanup.protocol_history import read_protocol_history
 from airflow_delta.engine.model.actions import Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["UnknownProtocol", "first_unknown", "protected_before", "why_unknown"]
+__all__ = ["UnknownProtocol", "explain_unknown", "find_first_unknown", "read_protection_boundary"]
 
 _FEATURE = "checkpointProtection"
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownProtocol:
-    """A version that only who knows its protocol may clean up.
+    """A version that only an engine may clean up that knows its protocol.
 
     Attributes:
         version: the version.
@@ -69,11 +62,11 @@ class UnknownProtocol:
     reason: str
 
 
-def protected_before(snapshot: Snapshot) -> int:
-    """The version below which checkpoints are protected; 0 where none are.
+def read_protection_boundary(snapshot: Snapshot) -> int:
+    """Return the version below which checkpoints are protected; 0 if none are.
 
     Args:
-        snapshot: the newest version that the log has.
+        snapshot: the newest version in the log.
 
     Raises:
         InvalidTableError: the property can't be read.
@@ -83,8 +76,11 @@ def protected_before(snapshot: Snapshot) -> int:
     return snapshot.properties.require_checkpoint_protection_before_version
 
 
-def why_unknown(protocol: Protocol, *, table: str) -> str | None:
-    """What of a protocol the engine doesn't know, as a sentence; None where it knows all of it.
+def explain_unknown(protocol: Protocol, *, table: str) -> str | None:
+    """Explain what the engine doesn't know of a protocol, as a sentence; None if it knows everything.
+
+    To know a protocol is to know each feature well enough to read tables with it and to commit to them. The
+    metadata of a version don't matter, since nothing is read with them or written.
 
     Args:
         protocol: the protocol.
@@ -101,26 +97,26 @@ def why_unknown(protocol: Protocol, *, table: str) -> str | None:
     return f"the engine can't write with its features {', '.join(unknown)}" if unknown else None
 
 
-def first_unknown(storage: Storage, log: OldLog, *, before: int) -> UnknownProtocol | None:
-    """The first version that can be rebuilt and whose protocol the engine doesn't know.
+def find_first_unknown(storage: Storage, log: OldLog, *, before: int) -> UnknownProtocol | None:
+    """Find the first version that can be rebuilt and whose protocol the engine doesn't know.
 
     Args:
         storage: where the table is.
-        log: the log, at least up to that version.
+        log: the log, at least up to ``before``.
         before: only versions below this one.
 
     Returns:
-        The version; one whose protocol can't be established counts as such. None where all are known.
+        The version; None if all protocols are known. A protocol that can't be read counts as unknown.
 
     Raises:
         StorageError: the store failed.
     """
-    for starts, last in _rebuildable(log, before):
+    for starts, last in _list_rebuildable(log, before):
         for start in starts:
             try:
-                found = _first_unknown_in(storage, first=start, last=last)
+                found = _find_first_unknown_in(storage, first=start, last=last)
             except _UnreadableError:
-                continue  # no version begins with this checkpoint
+                continue  # a damaged checkpoint rebuilds nothing; begin with the next one
             if found is not None:
                 return found
             break
@@ -128,19 +124,19 @@ def first_unknown(storage: Storage, log: OldLog, *, before: int) -> UnknownProto
 
 
 class _UnreadableError(Exception):
-    """The checkpoint that versions were to begin with is damaged or gone."""
+    """The checkpoint that a range of versions begins with is damaged or gone."""
 
 
-def _first_unknown_in(storage: Storage, *, first: int, last: int) -> UnknownProtocol | None:
-    """The same among consecutive versions, the first of which is 0 or has a checkpoint.
+def _find_first_unknown_in(storage: Storage, *, first: int, last: int) -> UnknownProtocol | None:
+    """Find it among consecutive versions, the first of which is 0 or has a checkpoint.
 
     Raises:
         _UnreadableError: that checkpoint can't be read.
     """
     known = None
     try:
-        for version, protocol in protocol_history(storage, first=first, last=last):
-            reason = why_unknown(protocol, table=storage.root)
+        for version, protocol in read_protocol_history(storage, first=first, last=last):
+            reason = explain_unknown(protocol, table=storage.root)
             if reason is not None:
                 return UnknownProtocol(version, reason)
             known = version
@@ -156,30 +152,30 @@ def _is_written(name: str) -> bool:
     return name in FEATURES and FEATURES[name].append is not Support.NO
 
 
-def _rebuildable(log: OldLog, before: int) -> Iterator[tuple[Sequence[int], int]]:
-    """The versions that can be rebuilt and that have commits, as ranges, ascending.
+def _list_rebuildable(log: OldLog, before: int) -> Iterator[tuple[Sequence[int], int]]:
+    """Yield ranges of the versions that can be rebuilt and have commits, ascending.
 
     Yields:
-        The versions that a range can begin with, the first of which can be read, and its last version.
+        The versions that a range can begin with, of which the first readable one counts, and its last
+        version.
     """
     checkpoints = sorted({checkpoint.version for checkpoint in log.checkpoints})
-    for run in _runs(log.commits.below(before).versions):
+    for run in _split_into_runs(log.commits.below(before).versions):
         # A checkpoint of the version before the first commit serves as well.
         first = bisect_left(checkpoints, run.start - 1)
         starts = [0] if run.start == 0 else checkpoints[first : bisect_left(checkpoints, run.stop)]
         yield starts, run[-1]
 
 
-def _runs(versions: Sequence[int]) -> Iterator[range]:
-    """Ascending versions as ranges between which some are missing."""
-    start = place = 0
+def _split_into_runs(versions: Sequence[int]) -> Iterator[range]:
+    """Split ascending versions into ranges without gaps."""
+    start = 0
     while start < len(versions):
-        # Mostly none is missing, and one comparison tells.
-        place = bisect_right(
+        # Bisect, since mostly no version is missing.
+        end = start + bisect_right(
             range(start, len(versions)),
             versions[start] - start,
             key=lambda at: versions[at] - at,
         )
-        place += start
-        yield range(versions[start], versions[place - 1] + 1)
-        start = place
+        yield range(versions[start], versions[end - 1] + 1)
+        start = end

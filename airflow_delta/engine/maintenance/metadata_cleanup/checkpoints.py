@@ -1,7 +1,7 @@
-"""Whether a checkpoint is what its name promises, before the commits go that could replace it.
+"""Check a checkpoint before the commits are deleted that could replace it.
 
-It is read to its end, its files are compared with each other, and with the version checksum of its version,
-if there is one.
+`explain_unreliable` reads it to its end, compares its files with each other, and with the version checksum
+of its version, if there is one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from airflow_delta.engine.log.version_checksum import VersionChecksum, read_chec
 from airflow_delta.engine.replay.non_file_actions import reconcile_non_file_actions
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["why_unreliable"]
+__all__ = ["explain_unreliable"]
 
 
-def why_unreliable(storage: Storage, checkpoint: Checkpoint) -> str | None:
-    """Why a checkpoint can't stand for the commits up to its version, as a sentence; None where it can.
+def explain_unreliable(storage: Storage, checkpoint: Checkpoint) -> str | None:
+    """Explain why a checkpoint can't replace the commits up to its version, as a sentence; None if it can.
 
     Args:
         storage: where the table is.
@@ -72,10 +72,10 @@ def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
         adds_size += pc.sum(adds["size"]).as_py() or 0
     for removes in reader.removes():
         distinct.meet(removes)
-    told = _checksum(storage, version)
-    if told is not None:
+    checksum = _read_checksum(storage, version)
+    if checksum is not None:
         check_expected_files(
-            ExpectedFiles(told.num_files, told.table_size_bytes, checksum_path(version)),
+            ExpectedFiles(checksum.num_files, checksum.table_size_bytes, checksum_path(version)),
             num_adds=num_adds,
             adds_size=adds_size,
             path=path,
@@ -84,8 +84,8 @@ def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
         )
 
 
-def _checksum(storage: Storage, version: int) -> VersionChecksum | None:
+def _read_checksum(storage: Storage, version: int) -> VersionChecksum | None:
     try:
         return read_checksum(storage, version)
     except CorruptLogError:
-        return None  # it is optional in every way
+        return None  # a checksum is optional

@@ -1,15 +1,13 @@
-"""How far back the log of a table is to be kept: the cut-off of metadata cleanup.
+"""Choose how far back the log of a table is kept: the cut-off of metadata cleanup.
 
 PROTOCOL.md, "Metadata Cleanup", step 1:
 
-* the cut-off is midnight UTC of the day that lies ``delta.logRetentionDuration`` back, so that a little
-  more is kept than that;
-* the cut-off commit is the newest one that isn't newer than the cut-off, by the times that time travel
-  goes by: in-commit timestamps, or the times of files, made to ascend.
+* The cut-off is midnight UTC of the day that lies ``delta.logRetentionDuration`` back. So a little more is
+  kept than that.
+* The cut-off commit is the newest one that isn't newer than the cut-off, by the times that time travel
+  uses: in-commit timestamps, or file times, adjusted so that they ascend.
 
-The log then begins at a checkpoint that isn't newer than that commit (`log_start`). Times of files ascend
-from the oldest commit that is there, so taking the oldest ones may make later ones older than they were:
-`keeps_times` tells whether what is newer than the cut-off stays where it is in time (edge cases D5).
+The log then begins at a checkpoint that isn't newer than that commit (``log_start.py``).
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ from datetime import datetime
 
 from airflow_delta.engine.errors import RetentionError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
-from airflow_delta.engine.maintenance.table_files.past_versions import version_by
+from airflow_delta.engine.maintenance.table_files.past_versions import find_version_at
 from airflow_delta.engine.model.times import duration_text, utc_datetime, utc_text
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["DAY_MS", "CleanupCutoff", "cleanup_cutoff", "cutoff_at", "keeps_times"]
+__all__ = ["DAY_MS", "CleanupCutoff", "choose_cutoff", "find_cutoff_at", "would_keep_times"]
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -34,9 +32,8 @@ class CleanupCutoff:
 
     Attributes:
         time_ms: the cut-off, in epoch ms.
-        commit: the version of the cut-off commit; None where all commits are newer, or nothing is wanted
-            to be cleaned up.
-        reason: why there is no cut-off commit, as a sentence; None where there is one.
+        commit: the version of the cut-off commit; None if all commits are newer, or cleanups are disabled.
+        reason: why there is no cut-off commit, as a sentence; None if there is one.
     """
 
     time_ms: int
@@ -50,12 +47,12 @@ class CleanupCutoff:
 
     @property
     def time(self) -> str:
-        """The cut-off, to be read by people."""
+        """The cut-off, as text for people."""
         moment = utc_datetime(self.time_ms)
         return "a time before the year 1" if moment is None else utc_text(self.time_ms)
 
 
-def cleanup_cutoff(
+def choose_cutoff(
     snapshot: Snapshot,
     *,
     now_ms: int,
@@ -63,20 +60,20 @@ def cleanup_cutoff(
     older_than_ms: int | None = None,
     force: bool = False,
 ) -> CleanupCutoff:
-    """How far back the log of a table is to be kept.
+    """Choose how far back the log of a table is kept.
 
     Args:
-        snapshot: the newest version that the log has.
+        snapshot: the newest version in the log.
         now_ms: the time, in epoch ms.
         newest: the version whose properties count; None for the same.
-        older_than_ms: how old commits must be to go, in ms; None: ``delta.logRetentionDuration``.
-        force: clean up though ``delta.enableExpiredLogCleanup`` is false, and less old commits than the
-            table's retention protects.
+        older_than_ms: how old commits must be to be deleted, in ms; None: ``delta.logRetentionDuration``.
+        force: clean up even if ``delta.enableExpiredLogCleanup`` is false, and allow less than the table's
+            retention.
 
     Raises:
-        RetentionError: the table's retention is longer than what is asked for, without ``force``.
+        RetentionError: the table's retention is longer than ``older_than_ms``, without ``force``.
         VersionNotFoundError: the file of the newest commit is gone, and with it its time.
-        CorruptLogError: a commit should tell its time and doesn't.
+        CorruptLogError: a commit lacks the in-commit timestamp that it must have.
         InvalidTableError: a property can't be read.
         StorageError: the store failed.
     """
@@ -85,9 +82,9 @@ def cleanup_cutoff(
     if older_than_ms is not None:
         if older_than_ms < retention_ms and not force:
             raise RetentionError(
-                f"commits are to be deleted that are {duration_text(older_than_ms)} old, and the table "
-                f"keeps them for {duration_text(retention_ms)} (delta.logRetentionDuration); wait longer, "
-                "change the property, or say force=True",
+                f"commits older than {duration_text(older_than_ms)} are to be deleted, but the table keeps "
+                f"them for {duration_text(retention_ms)} (delta.logRetentionDuration); choose a longer "
+                "time, change the property, or set force=True",
                 table=snapshot.table,
                 older_than_ms=older_than_ms,
                 retention_ms=retention_ms,
@@ -97,43 +94,44 @@ def cleanup_cutoff(
     time_ms = kept_ms - kept_ms % DAY_MS
     if not (properties.enable_expired_log_cleanup or force):
         reason = (
-            "the table isn't to be cleaned up: delta.enableExpiredLogCleanup is false; force=True does so "
-            "all the same"
+            "cleanups of the table are disabled: delta.enableExpiredLogCleanup is false; force=True cleans "
+            "it up anyway"
         )
         return CleanupCutoff(time_ms, None, reason)
-    return cutoff_at(snapshot, time_ms)
+    return find_cutoff_at(snapshot, time_ms)
 
 
-def cutoff_at(snapshot: Snapshot, time_ms: int) -> CleanupCutoff:
-    """The cut-off of a point in time, whatever the table's properties say.
+def find_cutoff_at(snapshot: Snapshot, time_ms: int) -> CleanupCutoff:
+    """Return the cut-off for a point in time, regardless of the table's properties.
 
     Args:
-        snapshot: the newest version that the log has.
+        snapshot: the newest version in the log.
         time_ms: the cut-off, in epoch ms.
 
     Raises:
-        DeltaError: see `cleanup_cutoff`.
+        DeltaError: see `choose_cutoff`.
     """
-    commit = version_by(snapshot, time_ms)
+    commit = find_version_at(snapshot, time_ms)
     cutoff = CleanupCutoff(time_ms, commit)
     if commit is not None:
         return cutoff
-    reason = (
-        f"no commit that can be rebuilt is as old as {cutoff.time}, from when on commits are kept"
-    )
+    reason = f"all commits that can be rebuilt are newer than {cutoff.time}, the cut-off"
     return CleanupCutoff(time_ms, None, reason)
 
 
-def keeps_times(snapshot: Snapshot, *, start: int, cutoff: int) -> bool:
-    """Whether the versions after the cut-off commit keep their times when the log begins later.
+def would_keep_times(snapshot: Snapshot, *, start: int, cutoff: int) -> bool:
+    """Whether the versions after the cut-off commit keep their times if the log begins later.
+
+    File times are adjusted to ascend from the oldest commit in the log. Without the oldest commits, later
+    ones may seem older than before.
 
     Args:
-        snapshot: the newest version that the log has.
-        start: the version that the log is to begin at.
+        snapshot: the newest version in the log.
+        start: the version that the log would begin at.
         cutoff: the version of the cut-off commit, which isn't below it.
 
     Raises:
-        DeltaError: see `cleanup_cutoff`.
+        DeltaError: see `choose_cutoff`.
     """
     newer, timeline = cutoff + 1, snapshot.timeline
     if newer > snapshot.version:
@@ -142,7 +140,7 @@ def keeps_times(snapshot: Snapshot, *, start: int, cutoff: int) -> bool:
     if source is TimestampSource.COMMIT_INFO:
         return True
     commits, time = timeline.commits, -1
-    # The rule is a recurrence, as in the timeline; the versions are those between checkpoint and cut-off.
+    # A loop, because each time depends on the one before; from the checkpoint to the cut-off.
     for modified in commits.times[max(0, start - commits.first) : newer - commits.first + 1]:
         time = max(modified, time + 1)
     return time == timeline.timestamp_ms(newer)

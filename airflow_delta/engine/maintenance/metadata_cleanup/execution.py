@@ -1,16 +1,16 @@
-"""Do what the plan of a metadata cleanup says, in an order that no crash turns into damage.
+"""Execute the plan of a metadata cleanup, in an order in which a crash does no damage.
 
-Before anything goes, the checkpoint that the log will begin with must still be there, the very one that the
-plan has read. ``_last_checkpoint`` is renewed if it points below that, as some readers fail when what it
-points to is gone. Then:
+First the checkpoint that the log will begin with must still be the one that the plan has read. If
+``_last_checkpoint`` points below it, it is rewritten, since some readers fail on a dangling hint. Then
+these are deleted:
 
-1. commits, ascending, and after them their checksums and compactions: what is left of a cleanup that is
-   broken off can't be rebuilt, or can still, and nothing newer depends on it;
+1. commits, ascending, then their checksums and compactions: after a crash the remaining old versions may or
+   may not be readable, but nothing newer depends on them;
 2. checkpoints, after the commits that they hide (checkpoint-protection.md, rule d);
 3. un-backfilled commits, sidecars, and what else is left over.
 
-What a crash leaves is found by the next plan, which need not know of this one. Within one call a store may
-delete in any order, so each step makes calls of its own.
+The next plan finds what a crash has left. A store may delete the files of one call in any order, so each
+step makes its own calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from airflow_delta.engine.log.last_checkpoint import (
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import list_checkpoints
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import MetadataCleanupPlan
-from airflow_delta.engine.maintenance.metadata_cleanup.sidecars import still_unneeded
+from airflow_delta.engine.maintenance.metadata_cleanup.sidecars import list_still_unneeded
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["MetadataCleanupResult", "execute_metadata_cleanup"]
@@ -45,8 +45,8 @@ class MetadataCleanupResult:
     Attributes:
         plan: what was planned.
         num_deleted: how many files were deleted; 0 for a dry run.
-        num_spared: sidecars that were to be deleted and are needed again by a checkpoint that was written
-            meanwhile, or may be.
+        num_spared: sidecars that were planned to be deleted and stay, because a checkpoint written
+            meanwhile refers to them or may.
         hint_renewed: whether ``_last_checkpoint`` was pointed to a newer checkpoint.
     """
 
@@ -69,21 +69,24 @@ class MetadataCleanupResult:
 
     @property
     def earliest_version(self) -> int:
-        """The first version that can be read now, with all later ones, or could be after the dry run."""
+        """The first version that can be read from now on, with all later ones.
+
+        After a dry run, the first that could be.
+        """
         return self.plan.earliest_version
 
 
 def execute_metadata_cleanup(storage: Storage, plan: MetadataCleanupPlan) -> MetadataCleanupResult:
-    """Do what a plan says. May be repeated, and broken off: what is left is for the next time.
+    """Delete the files of a plan. May be interrupted and repeated: the next plan finds what is left.
 
     Args:
         storage: where the table is.
         plan: made by `plan_metadata_cleanup`.
 
     Raises:
-        ObjectNotFoundError: the checkpoint that the log is to begin with is gone, or another one is in its
-            place; nothing was deleted.
-        StorageError: the store failed, or doesn't let files be deleted.
+        ObjectNotFoundError: the checkpoint that the log was to begin with is gone, or was replaced; nothing
+            was deleted.
+        StorageError: the store failed, or forbids deleting.
     """
     if not plan.needed or plan.begins_with is None:
         return MetadataCleanupResult(plan, 0)
@@ -92,7 +95,7 @@ def execute_metadata_cleanup(storage: Storage, plan: MetadataCleanupPlan) -> Met
     for group in plan.deletes:
         paths = group.paths
         if group.kind == "sidecars" and plan.sidecars is not None:
-            paths = still_unneeded(storage, plan.sidecars)
+            paths = list_still_unneeded(storage, plan.sidecars)
             spared = group.count - len(paths)
         _delete(storage, paths)
         deleted += len(paths)
@@ -105,12 +108,12 @@ def _delete(storage: Storage, paths: Sequence[str]) -> None:
 
 
 def _renew_hint(storage: Storage, checkpoint: Checkpoint) -> bool:
-    """Make sure that a checkpoint is there as it was read, and that no reader is pointed below it."""
+    """Check that a checkpoint is still as it was read, and rewrite a hint that points below it."""
     version = checkpoint.version
     if checkpoint not in list_log(storage, start=version, end=version).checkpoints:
         raise ObjectNotFoundError(
             f"the checkpoint {checkpoint.path} of version {version}, which the log was to begin with, is "
-            "gone or was replaced since the cleanup was planned; plan it anew",
+            "gone or was replaced since the cleanup was planned; plan the cleanup again",
             table=storage.root,
             version=version,
             path=checkpoint.path,
@@ -120,5 +123,5 @@ def _renew_hint(storage: Storage, checkpoint: Checkpoint) -> bool:
         return False
     newest = list_checkpoints(storage, start=version)[-1]
     parts = len(newest.parts) if isinstance(newest, MultipartCheckpoint) else None
-    # How many actions it has isn't known here.
+    # -1: the number of its actions isn't known here.
     return write_last_checkpoint(storage, LastCheckpointHint(newest.version, -1, parts))

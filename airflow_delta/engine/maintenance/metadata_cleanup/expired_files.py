@@ -1,21 +1,21 @@
-"""Which files of a log go when the log is to begin at a later version.
+"""Find the files of a log that are deleted if the log begins at a later version.
 
-PROTOCOL.md and managed-commits.md, "Metadata Cleanup", step 3. With ``start``, the version of the
-checkpoint that the log begins with afterwards:
+PROTOCOL.md and managed-commits.md, "Metadata Cleanup", step 3. ``start`` is the version of the checkpoint
+that the log begins with afterwards:
 
 =============================================  =======================================================
-what goes                                      which
+deleted                                        which
 =============================================  =======================================================
-commits, version checksums                     below ``start``; those of ``start`` stay, for a
-                                               checkpoint doesn't tell in-commit timestamps
+commits, version checksums                     below ``start``; those of ``start`` stay, since a
+                                               checkpoint has no in-commit timestamp
 compactions                                    that begin at ``start`` or below
-checkpoints, also unfinished ones              below ``start``, unless they are protected
+checkpoints, also incomplete ones              below ``start``, unless they are protected
 un-backfilled commits                          up to ``start``
-Hadoop's checksums (``.<name>.crc``)           of the files above, there or not
+Hadoop's checksums (``.<name>.crc``)           of the files above, whether these exist or not
 =============================================  =======================================================
 
-A log may have a hundred thousand commits, and as many checksums. Of these their versions and sizes are kept
-as numbers, as in ``log/commit_run.py``: their names follow from the versions.
+`scan_old_log` lists the log once. A log may have a hundred thousand commits and checksums, so only their
+versions and sizes are kept, as numbers; their names follow from the versions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
     "Kind",
     "OldLog",
     "ProposedCommits",
-    "hadoop_checksums",
+    "find_hadoop_checksums",
     "list_checkpoints",
     "scan_old_log",
 ]
@@ -65,17 +65,17 @@ Kind = Literal[
     "files in the making",
     "Hadoop checksums",
 ]
-"""What files are to the log."""
+"""The kinds of files of a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesByVersion(Sequence[str]):
-    """The paths of files of one kind whose names follow from their versions.
+    """The paths of files of one kind, whose names follow from their versions.
 
     Attributes:
         versions: ascending.
         sizes: of each file, in bytes.
-        name: gives the path of a version's file.
+        name: returns the path of a version's file.
     """
 
     versions: array[int]
@@ -97,7 +97,7 @@ class FilesByVersion(Sequence[str]):
         return self.name(self.versions[index])
 
     def below(self, version: int) -> FilesByVersion:
-        """Those of lower versions."""
+        """Return the files of lower versions."""
         return self[: bisect_left(self.versions, version)]
 
 
@@ -108,7 +108,7 @@ class FileGroup:
     Attributes:
         kind: what they are.
         paths: below the table's root, ascending by version where they have one.
-        size_in_bytes: their sizes added up.
+        size_in_bytes: the sum of their sizes.
         first_version: the lowest version among them; None where they have none.
         last_version: the highest one.
     """
@@ -121,7 +121,7 @@ class FileGroup:
 
     @classmethod
     def of(cls, kind: Kind, files: Iterable[tuple[int | None, FileInfo]]) -> FileGroup:
-        """A group of files, each with its version."""
+        """Make a group of files, each given with its version."""
         found = sorted(files, key=lambda file: (file[0] or 0, file[1].path))
         versions = [version for version, _ in found if version is not None]
         return cls(
@@ -134,13 +134,13 @@ class FileGroup:
 
     @classmethod
     def by_version(cls, kind: Kind, files: FilesByVersion) -> FileGroup:
-        """A group of files whose names follow from their versions."""
+        """Make a group of files whose names follow from their versions."""
         first, last = (files.versions[0], files.versions[-1]) if files else (None, None)
         return cls(kind, files, sum(files.sizes), first, last)
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """How many files there are."""
         return len(self.paths)
 
 
@@ -149,11 +149,11 @@ class OldLog:
     """The files of a log up to a version.
 
     Attributes:
-        commits: those whose files are there.
+        commits: those whose files exist.
         checksums: likewise.
         compactions: by the version that they begin at.
-        checkpoint_files: every file of every checkpoint, whole or not, with its version.
-        checkpoints: those that are complete, as far as the names and sizes of their files tell.
+        checkpoint_files: every file of every checkpoint, complete or not, with its version.
+        checkpoints: the complete ones, by the names and sizes of their files.
         hidden: files whose names begin with a dot.
     """
 
@@ -165,10 +165,10 @@ class OldLog:
     hidden: tuple[FileInfo, ...]
 
     def groups(self, start: int, *, keeps_checkpoints: bool = False) -> tuple[FileGroup, ...]:
-        """What goes when the log is to begin at a version, in the order in which it is to go.
+        """Group the files to delete if the log begins at a version, in the order of deletion.
 
-        Commits go first, so that a checkpoint is there as long as a commit that it hides from readers
-        who don't know its features (checkpoint-protection.md, rule d).
+        Commits come first. So, as long as a commit exists that readers with fewer features must not see,
+        the checkpoint that hides it exists too (checkpoint-protection.md, rule d).
 
         Args:
             start: the version.
@@ -184,7 +184,7 @@ class OldLog:
         return tuple(group for group in found if group.count)
 
     def begins_below(self, version: int) -> bool:
-        """Whether there is anything that versions below this one need."""
+        """Whether a commit or checkpoint exists below a version."""
         older = any(file_version < version for file_version, _ in self.checkpoint_files[:1])
         return older or any(first < version for first in self.commits.versions[:1])
 
@@ -203,7 +203,7 @@ class ProposedCommits:
 
     @classmethod
     def of(cls, storage: Storage) -> ProposedCommits:
-        """Those that are there.
+        """List the files of ``_delta_log/_commits``.
 
         Raises:
             StorageError: the store failed.
@@ -218,11 +218,11 @@ class ProposedCommits:
         return cls(tuple(commits), tuple(hidden))
 
     def group(self, start: int) -> FileGroup:
-        """Those that go when the log is to begin at a version.
+        """Group the commits to delete if the log begins at a version.
 
-        managed-commits.md, "Metadata Cleanup". Each of them either became a version, and then it was
-        backfilled before a checkpoint of it was written; or it never did, and never will, as its version
-        is taken. The table need not be managed any more.
+        managed-commits.md, "Metadata Cleanup". If such a commit became a version, it was backfilled before
+        the checkpoint was written. If not, it never will, because its version is taken. The table need not
+        be managed any more.
         """
         old = (
             (file.version, FileInfo(file.path, file.size, file.modified_ms))
@@ -233,7 +233,7 @@ class ProposedCommits:
 
 
 def scan_old_log(storage: Storage, *, end: int) -> OldLog:
-    """What a log has up to a version, in one pass over its names.
+    """Collect the files that a log has up to a version, in one listing.
 
     Args:
         storage: where the table is.
@@ -278,7 +278,7 @@ def scan_old_log(storage: Storage, *, end: int) -> OldLog:
 
 
 def list_checkpoints(storage: Storage, *, start: int) -> tuple[Checkpoint, ...]:
-    """The complete checkpoints from a version on, by `checkpoint_rank`, ascending.
+    """List the complete checkpoints from a version on, ascending by `checkpoint_rank`.
 
     Args:
         storage: where the table is.
@@ -291,10 +291,10 @@ def list_checkpoints(storage: Storage, *, start: int) -> tuple[Checkpoint, ...]:
     return listing_of(info for info in names if ".checkpoint." in info.path).checkpoints
 
 
-def hadoop_checksums(
+def find_hadoop_checksums(
     hidden: Iterable[FileInfo], start: int, *, keeps_checkpoints: bool = False
 ) -> FileGroup:
-    """Hadoop's checksums of the files that go when the log is to begin at a version, or have gone.
+    """Find Hadoop's checksums of files that don't exist any more if the log begins at a version.
 
     Args:
         hidden: the files in the log's directories whose names begin with a dot.
@@ -306,16 +306,16 @@ def hadoop_checksums(
         directory, _, name = info.path.rpartition("/")
         if name.endswith(".crc"):
             of = parse_log_file(FileInfo(f"{directory}/{name[1:-4]}", 0, 0))
-            if of is not None and _goes(of, start, keeps_checkpoints=keeps_checkpoints):
-                found.append((_version(of), info))
+            if of is not None and _is_expired(of, start, keeps_checkpoints=keeps_checkpoints):
+                found.append((_get_version(of), info))
     return FileGroup.of("Hadoop checksums", found)
 
 
-def _version(file: LogFile) -> int:
+def _get_version(file: LogFile) -> int:
     return file.start if isinstance(file, CompactedCommits) else file.version
 
 
-def _goes(file: LogFile, start: int, *, keeps_checkpoints: bool) -> bool:
+def _is_expired(file: LogFile, start: int, *, keeps_checkpoints: bool) -> bool:
     match file:
         case Commit() | Checksum():
             return file.version < start

@@ -1,13 +1,13 @@
-"""The version at which a log is to begin when it has been cleaned up.
+"""Find the version at which a log begins after a cleanup.
 
-PROTOCOL.md, "Metadata Cleanup", step 2: that of the newest complete checkpoint that isn't newer than the
-cut-off commit. An older one will do, and has to
+PROTOCOL.md, "Metadata Cleanup", step 2: the version of the newest complete checkpoint that isn't newer than
+the cut-off commit. `find_log_start` takes an older one
 
-* where a newer one isn't what its name promises (``cleanup_checkpoints``), or commits after it are gone;
-* where commits after the cut-off would change their times (`keeps_times`);
-* where ``checkpointProtection`` forbids more; see ``checkpoint_protection``.
+* if a newer one is unreliable (``checkpoints.py``), or commits after it are gone;
+* if commits after the cut-off would change their times (`would_keep_times`);
+* if ``checkpointProtection`` forbids it (``checkpoint_protection.py``).
 
-Where there is none, all commits are needed (managed-commits.md, "Metadata Cleanup").
+Without such a checkpoint all commits are needed (managed-commits.md, "Metadata Cleanup").
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from airflow_delta.engine.log.files import Checkpoint
 from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import (
     UnknownProtocol,
-    first_unknown,
+    find_first_unknown,
 )
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoints import why_unreliable
-from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import CleanupCutoff, keeps_times
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoints import explain_unreliable
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import CleanupCutoff, would_keep_times
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import OldLog
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -31,13 +31,14 @@ __all__ = ["LogStart", "find_log_start"]
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """Where a log is to begin.
+    """Where a log begins.
 
     Attributes:
-        checkpoint: the checkpoint; None where there is none to begin with.
-        protected_before: the version below which checkpoints stay; 0 where none has to.
-        wanted: the version of which a checkpoint would let more be cleaned up; None where it wouldn't.
-        reasons: why the log isn't to begin later, as sentences.
+        checkpoint: the checkpoint; None if no checkpoint will do.
+        protected_before: the version below which checkpoints stay; 0 if none has to.
+        wanted: the version whose checkpoint, if it existed, would allow more to be deleted; None if none
+            would.
+        reasons: why the log doesn't begin later, as sentences.
     """
 
     checkpoint: Checkpoint | None
@@ -49,14 +50,14 @@ class LogStart:
 def find_log_start(
     storage: Storage, snapshot: Snapshot, log: OldLog, *, cutoff: CleanupCutoff, boundary: int
 ) -> LogStart:
-    """Find the version at which the log is to begin.
+    """Find the version at which the log begins.
 
     Args:
         storage: where the table is.
-        snapshot: the newest version that the log has.
+        snapshot: the newest version in the log.
         log: the log up to the cut-off commit.
         cutoff: a cut-off that has a commit.
-        boundary: see `protected_before`.
+        boundary: see `read_protection_boundary`.
 
     Raises:
         StorageError: the store failed.
@@ -65,9 +66,9 @@ def find_log_start(
     reasons: list[str] = []
 
     def newest(limit: int) -> Checkpoint | None:
-        """The newest checkpoint up to a version that the log may begin at."""
-        for checkpoint in _candidates(log, limit):
-            reason = _why_not(storage, snapshot, log, checkpoint, cutoff)
+        """Return the newest checkpoint up to a version that the log may begin with."""
+        for checkpoint in _list_candidates(log, limit):
+            reason = _explain_why_not(storage, snapshot, log, checkpoint, cutoff)
             if reason is None:
                 return checkpoint
             reasons.append(reason)
@@ -78,20 +79,20 @@ def find_log_start(
     protected = 0
     if start is not None and start.version < boundary:
         protected = boundary
-        unknown = first_unknown(storage, log, before=start.version)
+        unknown = find_first_unknown(storage, log, before=start.version)
         if unknown is not None:
-            reasons.append(_goes_with_all(unknown, boundary))
+            reasons.append(_explain_protected(unknown, boundary))
             start = newest(unknown.version)
             more = cutoff.commit if cutoff.commit >= boundary else None
     if start is None:
-        reasons.append(_no_checkpoint(cutoff, more))
+        reasons.append(_explain_no_checkpoint(cutoff, more))
         return LogStart(None, protected, more, tuple(reasons))
     hampered = start.version < cutoff.commit and bool(reasons or protected)
     return LogStart(start, protected, more if hampered else None, tuple(reasons))
 
 
-def _candidates(log: OldLog, limit: int) -> Iterator[Checkpoint]:
-    """The checkpoints up to a version, newest first; of each version the one that readers choose."""
+def _list_candidates(log: OldLog, limit: int) -> Iterator[Checkpoint]:
+    """Yield the checkpoints up to a version, newest first: for each version the one that readers choose."""
     last = None
     for checkpoint in reversed(log.checkpoints):
         if checkpoint.version <= limit and checkpoint.version != last:
@@ -99,41 +100,41 @@ def _candidates(log: OldLog, limit: int) -> Iterator[Checkpoint]:
             yield checkpoint
 
 
-def _why_not(
+def _explain_why_not(
     storage: Storage,
     snapshot: Snapshot,
     log: OldLog,
     checkpoint: Checkpoint,
     cutoff: CleanupCutoff,
 ) -> str | None:
-    """Why the log can't begin at a checkpoint, as a sentence; None where it can."""
+    """Explain why the log can't begin with a checkpoint, as a sentence; None if it can."""
     assert cutoff.commit is not None
     version = checkpoint.version
     commits = snapshot.timeline.commits
     if commits and version < commits.first - 1:
-        return f"the checkpoint {checkpoint.path} is of no use: commits after it are gone"
+        return f"the checkpoint {checkpoint.path} is useless: commits after it are gone"
     if not log.begins_below(version):
         return None  # it begins there already
-    if not keeps_times(snapshot, start=version, cutoff=cutoff.commit):
+    if not would_keep_times(snapshot, start=version, cutoff=cutoff.commit):
         return (
             f"if the log began at version {version}, the versions after {cutoff.commit} would seem older "
-            "than now, because the times of their files ascend from those of older ones"
+            "than they do now, because file times are adjusted to ascend from those of older versions"
         )
-    return why_unreliable(storage, checkpoint)
+    return explain_unreliable(storage, checkpoint)
 
 
-def _goes_with_all(unknown: UnknownProtocol, boundary: int) -> str:
+def _explain_protected(unknown: UnknownProtocol, boundary: int) -> str:
     return (
-        f"the engine doesn't know the protocol of version {unknown.version}, which may go only together "
-        f"with all others below version {boundary} (checkpointProtection): {unknown.reason}"
+        f"the engine doesn't know the protocol of version {unknown.version}, which may be deleted only "
+        f"together with all others below version {boundary} (checkpointProtection): {unknown.reason}"
     )
 
 
-def _no_checkpoint(cutoff: CleanupCutoff, wanted: int | None) -> str:
+def _explain_no_checkpoint(cutoff: CleanupCutoff, wanted: int | None) -> str:
     if wanted is None:
         return "no older version has a complete checkpoint to begin with, so all commits are needed"
     return (
-        f"there is no complete checkpoint of version {wanted}, the newest from before {cutoff.time}, or of "
-        "an older one; with none to begin with, all commits are needed. "
+        f"there is no complete checkpoint of version {wanted}, the newest from before {cutoff.time}, or "
+        "of an older one, so all commits are needed. "
         f"table.checkpoint(version={wanted}) writes one"
     )

@@ -1,11 +1,11 @@
-"""The protocols of a range of versions: what each of them asks of readers and writers.
+"""Read the protocols of a range of versions, which a cleanup must know before it deletes them.
 
-Since features can be dropped without truncating the log, an older version may need what the newest one
-doesn't (checkpoint-protection.md). The protocol of the first version comes from its checkpoint, or from
-version 0; that of each later one from its commit, where a ``protocol`` action replaces the one before.
+An older version may need a feature that was dropped since (checkpoint-protection.md). The protocol of the
+first version comes from its checkpoint, or from version 0. That of each later one comes from its commit,
+where a ``protocol`` action replaces the one before.
 
-A cleanup deletes files for good by what is read here. So it comes from commits and checkpoints alone: a
-version checksum, a compaction of another writer and ``_last_checkpoint`` repeat it, but prove nothing.
+Only commits and checkpoints are read. Version checksums, compactions of other writers and
+``_last_checkpoint`` repeat the protocol, but prove nothing, and a cleanup deletes files for good.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ from airflow_delta.engine.snapshot.commit_texts import commit_texts
 from airflow_delta.engine.snapshot.state import LogState
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["protocol_history"]
+__all__ = ["read_protocol_history"]
 
 
-def protocol_history(storage: Storage, *, first: int, last: int) -> Iterator[tuple[int, Protocol]]:
-    """The protocols of consecutive versions, each with the version that it begins at.
+def read_protocol_history(
+    storage: Storage, *, first: int, last: int
+) -> Iterator[tuple[int, Protocol]]:
+    """Yield the protocols of consecutive versions, each with the version that it begins at.
 
-    Whether the engine knows them is not asked, so the first version need not be one that it can read.
+    It doesn't matter whether the engine knows a protocol, so the first version need not be readable.
 
     Args:
         storage: where the table is.
-        first: the first version, which can be rebuilt.
-        last: the last one; all commits up to it are there.
+        first: the first version, which the log can rebuild.
+        last: the last version. All commits up to it exist.
 
     Yields:
-        The protocol of the first version, and then each that differs from the one before.
+        The protocol of the first version, then each one that differs from the one before.
 
     Raises:
         VersionNotFoundError: the first version can't be rebuilt.
-        CorruptLogError: a commit is missing or broken, or there is no protocol. The protocols of the
-            versions before have been given by then. Facts, where known: version.
+        CorruptLogError: a commit is missing or damaged, or there is no protocol. The protocols of the
+            versions before have been yielded by then. Facts, where known: version.
         ObjectNotFoundError: a commit vanished meanwhile.
         StorageError: the store failed.
     """
@@ -54,19 +56,19 @@ def protocol_history(storage: Storage, *, first: int, last: int) -> Iterator[tup
             table=storage.root,
         )
     yield first, current
-    for version, protocol in _in_commits(storage, first + 1, last):
+    for version, protocol in _read_commits(storage, first + 1, last):
         if protocol != current:
             yield version, protocol
             current = protocol
 
 
-def _in_commits(storage: Storage, first: int, last: int) -> Iterator[tuple[int, Protocol]]:
-    """The protocol actions of commits, each with its version, ascending."""
+def _read_commits(storage: Storage, first: int, last: int) -> Iterator[tuple[int, Protocol]]:
+    """Yield the protocol actions of commits, each with its version, ascending."""
     if first > last:
         return
     commits = list_log(storage, start=first, end=last).commits
     check_commits(commits, after=first - 1, to=last, table=storage.root)
-    # One by one, so that of a broken commit nothing is given but what comes before it.
+    # One by one, so that everything before a damaged commit is yielded.
     for text in commit_texts(storage, commits, table=storage.root):
         for action in find_non_file_actions([text], kinds=("protocol",), table=storage.root):
             where = f"commit {action.version}: protocol"

@@ -1,17 +1,15 @@
-"""Which sidecars no checkpoint needs any more.
+"""Find the sidecars that no checkpoint needs any more.
 
-PROTOCOL.md, "Metadata Cleanup", steps 4 and 5: all checkpoints that remain are read, also those of the
-classic name, and what they name is protected. So is what is younger than a day, as of midnight UTC: a
-checkpoint that names it may be in the making. Every other ``<name>.parquet`` in ``_delta_log/_sidecars``
-goes, with its checksum of Hadoop (``.<name>.parquet.crc``), and what a writer has left in the making
-(``.<name>.tmp``). A file of any other name is no sidecar, and stays.
+PROTOCOL.md, "Metadata Cleanup", steps 4 and 5. `plan_sidecar_cleanup` reads all remaining checkpoints, also
+those with a classic name, and keeps
 
-**In doubt nothing goes**: where a checkpoint can't be read, or is of a protocol that the engine doesn't
-know, for such a one may name its sidecars in other ways.
+* the sidecars that they refer to;
+* files younger than a day, as of midnight UTC: a writer may be making a checkpoint that refers to them;
+* everything, if a checkpoint can't be read or its protocol is unknown: it may refer to sidecars in another
+  way.
 
-**While checkpoints are written.** A new checkpoint may name sidecars of the one before. Whoever writes it
-makes sure afterwards that they are still there; so who deletes them looks just before whether there are
-checkpoints that the plan doesn't know (`still_unneeded`), of whichever version.
+Every other ``<name>.parquet`` in ``_delta_log/_sidecars`` is deleted, with Hadoop's checksum of it
+(``.<name>.parquet.crc``) and writers' temporary files (``.<name>.tmp``). Files with other names stay.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.checkpoint.v2 import sidecar_file
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, Checkpoint
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import why_unknown
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import explain_unknown
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import (
     FileGroup,
     list_checkpoints,
@@ -34,24 +32,24 @@ from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import (
 from airflow_delta.engine.model.actions import Protocol, Sidecar
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["SidecarPlan", "plan_sidecar_cleanup", "still_unneeded"]
+__all__ = ["SidecarPlan", "list_still_unneeded", "plan_sidecar_cleanup"]
 
 _NAME = re.compile(r"[^.].*\.parquet|\..*\.(parquet\.crc|tmp|tmp\.crc)", re.DOTALL)
 
 _WORKERS = 8
-"""Checkpoints that are read at a time from a store behind a network."""
+"""How many checkpoints are read at a time from a remote store."""
 
 
 @dataclass(frozen=True, slots=True)
 class SidecarPlan:
-    """What becomes of the sidecars.
+    """What happens to the sidecars.
 
     Attributes:
         unneeded: what is to be deleted.
-        num_named: how many of the others a remaining checkpoint names, or may name.
+        num_named: how many others a remaining checkpoint refers to, or may refer to.
         num_young: how many are younger than a day.
-        reason: why none may be deleted, as a sentence; None where that isn't so.
-        checkpoints: those that were read.
+        reason: why none may be deleted, as a sentence; None if some may.
+        checkpoints: the checkpoints that were read.
     """
 
     unneeded: FileGroup
@@ -62,12 +60,12 @@ class SidecarPlan:
 
 
 def plan_sidecar_cleanup(storage: Storage, *, first_version: int, before_ms: int) -> SidecarPlan:
-    """Find the sidecars that nobody needs when older checkpoints are gone.
+    """Find the sidecars that nobody needs once older checkpoints are deleted.
 
     Args:
         storage: where the table is.
         first_version: the version from which on checkpoints remain.
-        before_ms: what was written after that, in epoch ms, may belong to a checkpoint in the making.
+        before_ms: files written after this time, in epoch ms, may belong to a checkpoint in the making.
 
     Raises:
         StorageError: the store failed.
@@ -79,7 +77,7 @@ def plan_sidecar_cleanup(storage: Storage, *, first_version: int, before_ms: int
         return SidecarPlan(none, 0, young)
     checkpoints = list_checkpoints(storage, start=first_version)
     try:
-        named = _named_by(storage, checkpoints)
+        named = _collect_named(storage, checkpoints)
     except _UnreadableError as error:
         return SidecarPlan(none, len(old), young, str(error))
     unneeded = [info for info in old if not _is_named(info, named)]
@@ -91,8 +89,11 @@ def plan_sidecar_cleanup(storage: Storage, *, first_version: int, before_ms: int
     )
 
 
-def still_unneeded(storage: Storage, plan: SidecarPlan) -> list[str]:
-    """What of a plan may be deleted now: nothing that a checkpoint names that came since.
+def list_still_unneeded(storage: Storage, plan: SidecarPlan) -> list[str]:
+    """List the sidecars of a plan that may be deleted now: those that no newer checkpoint refers to.
+
+    A new checkpoint may refer to sidecars of the one before. Its writer checks afterwards that they still
+    exist; so the cleanup looks for new checkpoints just before it deletes sidecars.
 
     Args:
         storage: where the table is.
@@ -103,11 +104,11 @@ def still_unneeded(storage: Storage, plan: SidecarPlan) -> list[str]:
     """
     if not plan.unneeded.count:
         return []
-    # All of them: who writes one of an older version isn't kept from it by a cleanup.
+    # From version 0 on: a writer may make a checkpoint of an old version.
     present = list_checkpoints(storage, start=0)
     new = [checkpoint for checkpoint in present if checkpoint not in plan.checkpoints]
     try:
-        named = _named_by(storage, new)
+        named = _collect_named(storage, new)
     except _UnreadableError:
         return []
     files = (FileInfo(path, 0, 0) for path in plan.unneeded.paths)
@@ -115,24 +116,24 @@ def still_unneeded(storage: Storage, plan: SidecarPlan) -> list[str]:
 
 
 class _UnreadableError(Exception):
-    """Why it can't be told what a checkpoint names."""
+    """Why the sidecars of a checkpoint are unknown."""
 
 
-def _named_by(storage: Storage, checkpoints: Iterable[Checkpoint]) -> frozenset[str]:
-    """The paths of the sidecars that checkpoints name."""
+def _collect_named(storage: Storage, checkpoints: Iterable[Checkpoint]) -> frozenset[str]:
+    """Collect the paths of the sidecars that checkpoints refer to."""
     workers = _WORKERS if storage.capabilities.remote else 1
-    found = map_ordered(partial(_sidecars_of, storage), checkpoints, workers=workers)
+    found = map_ordered(partial(_read_named, storage), checkpoints, workers=workers)
     return frozenset(path for paths in found for path in paths)
 
 
-def _sidecars_of(storage: Storage, checkpoint: Checkpoint) -> list[str]:
+def _read_named(storage: Storage, checkpoint: Checkpoint) -> list[str]:
     try:
         return list(_read(storage, checkpoint))
     except ObjectNotFoundError:
-        return []  # somebody else has cleaned up: it doesn't remain
+        return []  # another cleanup has deleted it
     except CorruptLogError as error:
         raise _UnreadableError(
-            f"the checkpoint {checkpoint.path} can't be read, so nobody knows which sidecars it needs: "
+            f"the checkpoint {checkpoint.path} can't be read, so it is unknown which sidecars it needs: "
             f"{error.message}"
         ) from error
 
@@ -145,16 +146,16 @@ def _read(storage: Storage, checkpoint: Checkpoint) -> Iterator[str]:
             sidecar = Sidecar.from_json(action, where)
             yield sidecar_file(sidecar, table=table, checkpoint=checkpoint.path).path
         elif kind == "protocol":
-            reason = why_unknown(Protocol.from_json(action, where), table=table)
+            reason = explain_unknown(Protocol.from_json(action, where), table=table)
             if reason is not None:
                 raise _UnreadableError(
-                    f"the checkpoint {checkpoint.path} is of a protocol that the engine doesn't know, so "
-                    f"it may need sidecars in other ways: {reason}"
+                    f"the engine doesn't know the protocol of the checkpoint {checkpoint.path}, so it may "
+                    f"need sidecars in other ways: {reason}"
                 )
 
 
 def _is_named(info: FileInfo, named: frozenset[str]) -> bool:
-    """Whether a checkpoint names a file, or the one that Hadoop has left it as the checksum of."""
+    """Whether a checkpoint refers to a file, or to the file of which it is Hadoop's checksum."""
     if info.path in named:
         return True
     name = info.name

@@ -1,4 +1,4 @@
-"""Files that writers have left in the making: those that were killed, or lost their connection.
+"""Find temporary files of writers that were killed or lost their connection.
 
 ===================================================  ====================================================
 ``.<name>.tmp`` in the log, ``_commits``             of this engine, and of Hadoop's file systems
@@ -7,12 +7,10 @@
 ``.<any of these>.crc``                              Hadoop's checksum of one
 ===================================================  ====================================================
 
-Nobody reads them once their writer is gone. That is taken for granted when they are a day old, as it is of
-sidecars (PROTOCOL.md, "Metadata Cleanup", step 5), and when the version that they were to become, if their
-name tells it, is taken: with DynamoDB a reader completes the newest commit of a writer that has died from
-such a file.
-
-A file of any other name stays, whoever has put it there.
+Nobody reads them once their writer is gone. A file counts as abandoned if it is a day old, as a sidecar
+does (PROTOCOL.md, "Metadata Cleanup", step 5), and if the version in its name, if any, is taken: with
+DynamoDB, a reader completes the newest commit of a dead writer from such a file. Files with other names
+stay.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import FileGroup
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["UnfinishedFiles", "unfinished_files"]
+__all__ = ["UnfinishedFiles", "find_unfinished_files"]
 
 _DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
 _COMMITS = "_commit_"
@@ -38,27 +36,27 @@ _VERSION = re.compile(r"\.*([0-9]{20})\.")
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedFiles:
-    """What is in the making, or was.
+    """The temporary files of writers.
 
     Attributes:
         abandoned: what is to be deleted.
-        kept: how many files may still be somebody's.
+        kept: how many files a writer may still need.
     """
 
     abandoned: FileGroup
     kept: int
 
 
-def unfinished_files(
+def find_unfinished_files(
     storage: Storage, hidden: Iterable[FileInfo], *, latest: int, before_ms: int
 ) -> UnfinishedFiles:
-    """The files in the making of a log.
+    """Find the temporary files of writers in a log.
 
     Args:
         storage: where the table is.
         hidden: the files in the log's directories whose names begin with a dot.
         latest: the newest version of the table.
-        before_ms: files that were written after that, in epoch ms, may still be somebody's.
+        before_ms: a writer may still need files written after this time, in epoch ms.
 
     Raises:
         StorageError: the store failed.
@@ -72,7 +70,7 @@ def unfinished_files(
     found += [info for info in storage.list(_DIRECTORY) if _IN_DIRECTORY.fullmatch(info.name)]
     abandoned = [
         (version, info)
-        for info, version in ((info, _version(info.name)) for info in found)
+        for info, version in ((info, _parse_version(info.name)) for info in found)
         if info.modified_ms <= before_ms and (version is None or version <= latest)
     ]
     return UnfinishedFiles(
@@ -80,6 +78,6 @@ def unfinished_files(
     )
 
 
-def _version(name: str) -> int | None:
+def _parse_version(name: str) -> int | None:
     match = _VERSION.match(name)
     return None if match is None else int(match[1])

@@ -1,1 +1,1 @@
-"""Restore: bring back an earlier version of a table as a new one."""
+"""Restore an earlier version of a table as a new one."""

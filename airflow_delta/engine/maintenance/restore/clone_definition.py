@@ -1,10 +1,10 @@
-"""What a table is that is made a clone of a version of another one, but for its files.
+"""Compute what a clone of a version is, except for its files: protocol, metadata and domains.
 
-Most of it is as that version has it: schema with all that columns say of themselves, partition columns,
-name and description, properties, constraints, and clustering columns. The rest belongs to one table alone:
+Most of it is as that version has it: schema with all metadata of its columns, partition columns, name and
+description, properties, constraints and clustering columns. The rest belongs to one table alone:
 
 ==========================================  =========================================================
-part                                        of a new clone              of one that is brought up to date
+part                                        in a new clone              in an updated clone
 ==========================================  =========================================================
 the table's id                              a new one                   stays
 the protocol                                the version's, without a    what both support
@@ -12,21 +12,15 @@ the protocol                                the version's, without a    what bot
                                             checkpoints
 ``delta.managedCommit.…``                   left out                    stay, with in-commit timestamps
 ``delta.requireCheckpointProtection…``      left out                    stays: it is about the log
-where in-commit timestamps begin            told by the commit          stays
+where in-commit timestamps begin            set by the commit           stays
 ``delta.columnMapping.maxColumnId``         the version's               the higher one
-high water marks of identity columns        the version's               the farther ones
+high water marks of identity columns        the version's               the further ones
 hidden columns of row tracking              new names                   their names stay
-row ids and row commit versions             given out by the commit     stay of files that stay
+row ids and row commit versions             assigned by the commit      stay for files that stay
 transaction identifiers                     left out                    stay
 ``delta.setTransactionRetentionDuration``   left out                    left out
-domains of users, unknown ones              left out                    stay
+user domains, unknown ones                  left out                    stay
 ==========================================  =========================================================
-
-Row ids aren't taken along, nor would those be that data files hold, which have the source's names for the
-hidden columns: an id is one of a table, and two tables that go on by themselves give the same one to
-different rows. So it is with Delta Spark. The name and the description it leaves out.
-
-A clone doesn't forget transaction identifiers, though its source may: by them copies know each other.
 """
 
 from __future__ import annotations
@@ -49,8 +43,8 @@ from airflow_delta.engine.features.row_tracking import (
 from airflow_delta.engine.maintenance.restore.definition import (
     KEPT_PROPERTIES,
     OF_THE_LOG,
-    furthest_identity_values,
-    restored_metadata,
+    find_furthest_identity_values,
+    restore_metadata,
 )
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -60,43 +54,47 @@ from airflow_delta.engine.transaction.unique import unique_text
 
 __all__ = ["stage_clone_definition"]
 
-_FORGETTING = "delta.setTransactionRetentionDuration"
+_TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
+# Row ids belong to one table: two tables that go on by themselves would assign the same id to different
+# rows. So a clone gets new ones, and new names for these columns.
 _HIDDEN_COLUMNS = (MATERIALIZED_ROW_ID_COLUMN, MATERIALIZED_ROW_COMMIT_VERSION_COLUMN)
 
 
 def stage_clone_definition(transaction: OptimisticTransaction, source: Snapshot) -> None:
-    """Stage all that a clone is, but for its files.
+    """Stage the whole definition of a clone in a transaction, without its files.
+
+    Delta Spark also leaves out name and description.
 
     Args:
-        transaction: of the table that becomes a clone, a new one or an earlier clone of the same source.
-        source: the version that it becomes a clone of.
+        transaction: of the table that becomes the clone: a new one, or an earlier clone of the same source.
+        source: the version that is cloned.
 
     Raises:
         UnsupportedFeatureError: the clone would need a feature that the engine can't write.
         InvalidTableError: protocol and metadata contradict each other.
     """
     base = transaction.snapshot
-    protocol, metadata = _protocol(base, source), _metadata(base, source)
-    # Refused by the commit as well, but after the files have been copied.
+    protocol, metadata = _compute_protocol(base, source), _compute_metadata(base, source)
+    # The commit checks this too, but only after the files have been copied.
     check_writable(protocol, metadata, table=transaction.table, operation=Operation.COMMIT)
     if base is None or protocol != base.protocol:
         transaction.set_protocol(protocol)
     transaction.set_metadata(metadata)
-    for domain in _domains(base, source):
+    for domain in _compute_domains(base, source):
         transaction.declare(SystemDomain(domain))
     if base is not None:
-        for column, value in furthest_identity_values(base, source).items():
+        for column, value in find_furthest_identity_values(base, source).items():
             transaction.use_identity_values(column, value)
 
 
-def _protocol(base: Snapshot | None, source: Snapshot) -> Protocol:
+def _compute_protocol(base: Snapshot | None, source: Snapshot) -> Protocol:
     supported = supported_features(source.protocol)
     wanted = supported - OF_THE_LOG
     if unknown := sorted(wanted - FEATURES.keys()):
         raise UnsupportedFeatureError(
             f"version {source.version} supports the features {unknown}, which the engine doesn't know, so "
-            "that it can't write a table that has them; clone it with an engine that knows them",
+            "it can't write a table that has them; clone it with an engine that knows them",
             table=source.table,
             features=tuple(unknown),
         )
@@ -106,21 +104,22 @@ def _protocol(base: Snapshot | None, source: Snapshot) -> Protocol:
     return source.protocol if wanted == supported else lowest_protocol(wanted)
 
 
-def _metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
-    """The metadata; the marks of identity columns aren't moved here, but by the commit."""
+def _compute_metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
+    """Compute the metadata. The commit moves the high water marks of identity columns."""
     if base is None:
         made = replace(source.metadata, id=unique_text(), created_time=time.time_ns() // 1_000_000)
         left_out: tuple[str, ...] = (*KEPT_PROPERTIES, *_HIDDEN_COLUMNS, *ENABLEMENT_PROPERTIES)
         own: dict[str, str] = {}
     else:
-        made = restored_metadata(base, source)
+        made = restore_metadata(base, source)
         made = replace(made, created_time=base.metadata.created_time)
         left_out = _HIDDEN_COLUMNS
         now = base.metadata.configuration
         own = {name: now[name] for name in _HIDDEN_COLUMNS if name in now}
-    left_out = (*left_out, _FORGETTING)
+    # Copies find each other by transaction identifiers, so a clone doesn't expire them.
+    left_out = (*left_out, _TRANSACTION_RETENTION)
     kept = {k: v for k, v in made.configuration.items() if not k.startswith(left_out)}
-    # Nothing but the names of hidden columns can be lacking.
+    # Only the names of hidden columns may be missing.
     _, configuration = assign_metadata(
         source.schema,
         {**kept, **own},
@@ -132,12 +131,12 @@ def _metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
     return replace(made, configuration=configuration)
 
 
-def _domains(base: Snapshot | None, source: Snapshot) -> Iterator[DomainMetadata]:
-    """The clustering columns, as far as they change."""
+def _compute_domains(base: Snapshot | None, source: Snapshot) -> Iterator[DomainMetadata]:
+    """Yield the clustering columns, if they change."""
     wanted = source.domains.get(clustering.DOMAIN)
     held = None if base is None else base.domains.get(clustering.DOMAIN)
     if wanted is not None and wanted != held:
         yield wanted
     elif wanted is None and held is not None:
-        # The feature stays, and with it the domain; the table is clustered by no columns.
+        # The feature stays, and so does the domain: the table is clustered by no columns.
         yield clustering.clustering_domain([])

@@ -1,26 +1,25 @@
-"""What a table is once an earlier version of it is brought back, but for its files.
+"""Compute what a table is after a restore, except for its files: protocol, metadata and domains.
 
-Most of it is as that version had it: schema, partition columns, name and description, properties, the
-domains of users and the clustering columns. The rest says what has happened to the table since, which
-bringing back a version doesn't undo:
+Most of it is as the earlier version had it: schema, partition columns, name and description, properties,
+user domains and clustering columns. The rest records what has happened since, which a restore doesn't undo:
 
 ==========================================  =========================================================
-part                                        becomes
+part                                        after the restore
 ==========================================  =========================================================
 the table's id                              stays
-the protocol                                what both versions support: files of either remain to be
-                                            read, by time travel too. But a commit owner, and protected
-                                            checkpoints, are there only if they are there now
+the protocol                                what both versions support: files of either must remain
+                                            readable, by time travel too. But a commit owner, and
+                                            protected checkpoints, only if they are there now
 ``delta.managedCommit.…``                   stay; with them in-commit timestamps, which they need
 ``delta.requireCheckpointProtection…``      stays: it is about the log
-``delta.columnMapping.maxColumnId``         the higher one, so that no id is given out twice
-high water marks of identity columns        the farther ones, so that no value is made twice
-the high water mark of row ids              the higher one; the commit sees to it
+``delta.columnMapping.maxColumnId``         the higher one, so that no id is assigned twice
+high water marks of identity columns        the further ones, so that no value is generated twice
+the high water mark of row ids              the higher one, by the commit
 transaction identifiers                     stay, so that no retried task writes again
-a domain of the protocol that nobody knows  stays
+an unknown domain of the protocol           stays
 ==========================================  =========================================================
 
-A table that is clustered now, and wasn't, is clustered by no columns from then on, since the feature stays.
+If the table is clustered now, and wasn't then, it is clustered by no columns: the feature stays.
 """
 
 from __future__ import annotations
@@ -45,26 +44,26 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 __all__ = [
     "KEPT_PROPERTIES",
     "OF_THE_LOG",
-    "furthest_identity_values",
-    "restored_domains",
-    "restored_metadata",
-    "restored_protocol",
+    "find_furthest_identity_values",
+    "restore_domains",
+    "restore_metadata",
+    "restore_protocol",
 ]
 
 OF_THE_LOG = frozenset({managed_commits.FEATURE, "checkpointProtection"})
-"""Features that say how the log is kept, whatever the table holds."""
+"""Features about the log and not the content of the table."""
 
 KEPT_PROPERTIES = ("delta.managedCommit.", "delta.requireCheckpointProtectionBeforeVersion")
-"""How properties begin that belong to one table, whatever it holds."""
+"""Prefixes of properties that belong to one table, whatever its content."""
 
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
 
 
-def restored_protocol(base: Snapshot, target: Snapshot) -> Protocol:
-    """The protocol that supports what both versions do; see the module.
+def restore_protocol(base: Snapshot, target: Snapshot) -> Protocol:
+    """Compute the protocol that supports what both versions do; see the module.
 
     Returns:
-        The protocol; the newest one itself where that is enough.
+        The protocol; the newest one itself if that suffices.
 
     Raises:
         UnsupportedFeatureError: it would need a feature that the engine doesn't know.
@@ -81,10 +80,11 @@ def restored_protocol(base: Snapshot, target: Snapshot) -> Protocol:
     return protocol_with(lacking, base.protocol) if lacking else base.protocol
 
 
-def restored_metadata(base: Snapshot, target: Snapshot) -> Metadata:
-    """The metadata of the version to be brought back, with what stays as it is; see the module.
+def restore_metadata(base: Snapshot, target: Snapshot) -> Metadata:
+    """Compute the metadata of the restored version, with what stays as it is now; see the module.
 
-    The marks of identity columns aren't in it: the commit moves them (`furthest_identity_values`).
+    The high water marks of identity columns aren't in it: the commit moves them
+    (`find_furthest_identity_values`).
 
     Raises:
         InvalidTableError: a property can't be read.
@@ -100,25 +100,25 @@ def restored_metadata(base: Snapshot, target: Snapshot) -> Metadata:
     return replace(target.metadata, id=base.metadata.id, configuration=restored)
 
 
-def furthest_identity_values(base: Snapshot, target: Snapshot) -> Mapping[str, int]:
-    """How far the values of the restored identity columns have come by now, by logical name.
+def find_furthest_identity_values(base: Snapshot, target: Snapshot) -> Mapping[str, int]:
+    """Find the current high water marks of the restored identity columns, by logical name.
 
-    A column is the same one if files call it the same.
+    Columns with the same physical name are the same column.
 
     Raises:
         InvalidTableError: an identity column can't be read, or lacks its physical name.
     """
     marks = {
-        place: column.high_water_mark
-        for place, column in _identity_columns(base).items()
+        name: column.high_water_mark
+        for name, column in _find_identity_columns(base).items()
         if column.high_water_mark is not None
     }
-    then = _identity_columns(target)
-    return {column.name: marks[place] for place, column in then.items() if place in marks}
+    then = _find_identity_columns(target)
+    return {column.name: marks[name] for name, column in then.items() if name in marks}
 
 
-def _identity_columns(snapshot: Snapshot) -> Mapping[str, IdentityColumn]:
-    """The identity columns by their physical names; none where the protocol gives them no meaning."""
+def _find_identity_columns(snapshot: Snapshot) -> Mapping[str, IdentityColumn]:
+    """Return the identity columns by their physical names; none if the protocol lacks the feature."""
     if "identityColumns" not in supported_features(snapshot.protocol):
         return {}
     mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
@@ -130,8 +130,8 @@ def _identity_columns(snapshot: Snapshot) -> Mapping[str, IdentityColumn]:
     }
 
 
-def restored_domains(base: Snapshot, target: Snapshot) -> Iterator[DomainMetadata]:
-    """The metadata domains that are to be set or removed; see the module."""
+def restore_domains(base: Snapshot, target: Snapshot) -> Iterator[DomainMetadata]:
+    """Yield the metadata domains that are set or removed; see the module."""
     now, then = base.domains, target.domains
     for name, domain in then.items():
         if _is_restored(domain) and now.get(name) != domain:

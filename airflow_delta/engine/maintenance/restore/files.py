@@ -1,8 +1,8 @@
-"""The files by which two versions of a table differ.
+"""Find the files by which two versions of a table differ.
 
-Files are told apart by path and deletion vector (PROTOCOL.md, "Action Reconciliation"): one of which rows
-were deleted since is another file, so that these rows come back with the former vector. The keys of both
-versions are compared in Arrow; of the other columns only those of the files in which they differ are read.
+A file is identified by path and deletion vector (PROTOCOL.md, "Action Reconciliation"). If rows of a file
+were deleted since, it counts as another file, so its earlier deletion vector is restored.
+`compare_versions` compares the keys in Arrow, and reads the other columns only of files that differ.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from airflow_delta.engine.replay.file_filter import FilesAmong
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["FileDifferences", "file_differences"]
+__all__ = ["FileDifferences", "compare_versions"]
 
 _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
 
 
 @dataclass(frozen=True, slots=True)
 class FileDifferences:
-    """What has to be done to the files of the newest version to have those of an earlier one.
+    """The changes that turn the files of the newest version into those of an earlier one.
 
     Attributes:
-        restored: files that come back.
-        removed: files that go.
-        renumbered: files that stay, and get back the row ids that the table has lost since.
+        restored: files to add again.
+        removed: files to remove.
+        renumbered: files that stay and get back row ids that the table has lost since.
     """
 
     restored: pa.Table
@@ -39,27 +39,27 @@ class FileDifferences:
     renumbered: pa.Table
 
 
-def file_differences(base: Snapshot, target: Snapshot) -> FileDifferences:
-    """Compare the files of two versions; all columns of ``add`` for those that differ.
+def compare_versions(base: Snapshot, target: Snapshot) -> FileDifferences:
+    """Compare the files of two versions. The result has all columns of ``add``.
 
     Args:
         base: the newest version.
-        target: the version to be brought back.
+        target: the version to restore.
 
     Raises:
         CorruptLogError: the files of one of them can't be read.
         StorageError: the store failed.
     """
-    now, then = _keys(base), _keys(target)
+    now, then = _make_keys(base), _make_keys(target)
     return FileDifferences(
-        restored=_files_of(target, _without(then, now), of=len(then)),
-        removed=_files_of(base, _without(now, then), of=len(now)),
-        renumbered=_files_of(target, _losers_of_ids(base, target), of=len(then)),
+        restored=_read_files(target, _without(then, now), of=len(then)),
+        removed=_read_files(base, _without(now, then), of=len(now)),
+        renumbered=_read_files(target, _find_keys_without_ids(base, target), of=len(then)),
     )
 
 
-def _losers_of_ids(base: Snapshot, target: Snapshot) -> pa.ChunkedArray:
-    """The keys of files that are in both versions, and have row ids in the earlier one alone."""
+def _find_keys_without_ids(base: Snapshot, target: Snapshot) -> pa.ChunkedArray:
+    """Return the keys of files in both versions that have row ids only in the earlier one."""
     if ROW_TRACKING not in supported_features(target.protocol):
         return pa.chunked_array([], pa.string())
     columns = (*FILE_KEY_COLUMNS, *_ROW_IDS)
@@ -70,7 +70,7 @@ def _losers_of_ids(base: Snapshot, target: Snapshot) -> pa.ChunkedArray:
     return keys.filter(pc.is_in(keys, value_set=file_keys(without, table=base.table)))
 
 
-def _keys(snapshot: Snapshot) -> pa.ChunkedArray:
+def _make_keys(snapshot: Snapshot) -> pa.ChunkedArray:
     return file_keys(snapshot.files(columns=FILE_KEY_COLUMNS), table=snapshot.table)
 
 
@@ -78,8 +78,8 @@ def _without(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
     return keys.filter(pc.invert(pc.is_in(keys, value_set=others)))
 
 
-def _files_of(snapshot: Snapshot, keys: pa.ChunkedArray, *, of: int) -> pa.Table:
-    """The files with some keys.
+def _read_files(snapshot: Snapshot, keys: pa.ChunkedArray, *, of: int) -> pa.Table:
+    """Read the files with some keys.
 
     Args:
         snapshot: the version that has them.

@@ -1,21 +1,16 @@
-"""Bring back an earlier version of a table: as a plan, then as one commit.
+"""Restore an earlier version of a table: as a plan, then as one commit.
 
-The commit takes out the files that have come since and adds those that have gone, by path and deletion
-vector (`files`), and leaves the table otherwise as it was, as far as that can be taken back
-(`definition`). The versions in between stay in the history, and a restore can be restored.
+The commit removes the files that have come since and adds those that have gone (``files.py``), and sets
+protocol, metadata and domains (``definition.py``). The versions in between stay in the history, and a
+restore can be restored.
 
-* It is a change of data: streams and readers of changes see rows come and go. They are told file by file,
-  without ``cdc`` files, as by Delta Spark.
-* The files that are to come back must be there (`missing_files`). A vacuum that runs meanwhile may take
-  them in the last moment, as long as they count as removed. So they are looked for once more after the
-  commit, and an error tells which are lost; a vacuum does the same the other way round
-  (``vacuum/concurrent_commits.py``), so that one of the two always tells.
-* It rests on the whole of the newest version: a commit made meanwhile that changes files, schema,
-  properties or domains is a conflict. Restoring isn't tried again then, since what it would undo has
-  changed.
-* Readers read the commit whole, which may be a large one, so that it is a good place for a checkpoint.
-* A restore that is tried again would restore once more what came after the first try. So it may be given a
-  transaction identifier, by which it finds the commit of an earlier try (see ``transaction/once.py``).
+1. `restore` opens the newest version, and looks for the commit of an earlier try, if ``once`` is given: a
+   retry must not restore again what came after the first try (``transaction/once.py``).
+2. It plans, and checks that the files exist (``missing_files.py``).
+3. It commits. Any commit made meanwhile that changes files, schema, properties or domains is a conflict,
+   and isn't retried, because the plan was made for another state.
+4. It checks the files again. A vacuum may have deleted them in the meantime
+   (``vacuum/concurrent_commits.py``).
 """
 
 from __future__ import annotations
@@ -38,20 +33,20 @@ from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.log.segment import check_version
 from airflow_delta.engine.maintenance.restore.definition import (
-    furthest_identity_values,
-    restored_domains,
-    restored_metadata,
-    restored_protocol,
+    find_furthest_identity_values,
+    restore_domains,
+    restore_metadata,
+    restore_protocol,
 )
 from airflow_delta.engine.maintenance.restore.files import (
     FileDifferences,
-    file_differences,
+    compare_versions,
 )
 from airflow_delta.engine.maintenance.restore.missing_files import (
     check_after_restore,
     check_before_restore,
     check_earlier_restore,
-    missing_among_staying,
+    find_missing_among_staying,
 )
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.model.times import utc_datetime
@@ -80,16 +75,15 @@ class RestorePlan:
     Attributes:
         table: the table's location.
         base_version: the newest version, on which the commit is based.
-        version: the version that is brought back.
-        timestamp_ms: the time that was asked for, in epoch ms; None where the version was.
-        files: the files that come back and that go.
-        protocol: the protocol that the commit leaves.
-        metadata: the metadata that it leaves; high water marks of identity columns may be farther.
+        version: the version to restore.
+        timestamp_ms: the requested time, in epoch ms; None if a version was requested.
+        files: the files to add and to remove.
+        protocol: the protocol after the commit.
+        metadata: the metadata after the commit; high water marks of identity columns may be higher.
         domains: the metadata domains that it sets or removes.
-        num_files_after: how many files the table has then.
-        size_after: their sizes added up, in bytes.
-        missing: the files that stay in the table and are gone, the first 100 at most; None where nobody
-            has looked.
+        num_files_after: how many files the table has afterwards.
+        size_after: the sum of their sizes, in bytes.
+        missing: the files that stay in the table and don't exist, at most 100; None if nobody has looked.
     """
 
     table: str
@@ -106,17 +100,17 @@ class RestorePlan:
 
     @property
     def num_restored_files(self) -> int:
-        """How many files come back."""
+        """How many files are added again."""
         return int(self.files.restored.num_rows)
 
     @property
     def num_removed_files(self) -> int:
-        """How many files go."""
+        """How many files are removed."""
         return int(self.files.removed.num_rows)
 
     @property
     def metrics(self) -> Mapping[str, int]:
-        """Files and bytes, under the names that Delta Spark gives them in the history."""
+        """Files and bytes, by the names that Delta Spark uses in the history."""
         return {
             "tableSizeAfterRestore": self.size_after,
             "numOfFilesAfterRestore": self.num_files_after,
@@ -128,7 +122,7 @@ class RestorePlan:
 
     @property
     def timestamp(self) -> datetime | None:
-        """The time that was asked for, in UTC; None where the version was."""
+        """The requested time, in UTC; None if a version was requested."""
         return utc_datetime(self.timestamp_ms)
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,11 +135,12 @@ class RestoreResult:
     """What was done.
 
     Attributes:
-        plan: what was planned; None where the commit of an earlier try was found.
-        commit: the commit that was made, or that of an earlier try, as ``repeated``; None for a dry run.
-        restored_version: the version that was brought back, or would be; None where an earlier try was
-            asked for a time.
-        metrics: see `RestorePlan.metrics`. Of an earlier try what the history has of them, if anything.
+        plan: what was planned; None if the commit of an earlier try was found.
+        commit: the commit that was made, or that of an earlier try, marked ``repeated``; None for a dry
+            run.
+        restored_version: the version that was restored, or would be; None if an earlier try was given a
+            time.
+        metrics: see `RestorePlan.metrics`. For an earlier try, what the history has of them.
     """
 
     plan: RestorePlan | None
@@ -160,9 +155,9 @@ class RestoreResult:
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether to have a checkpoint made now: after any restore, whatever the interval.
+        """Whether to make a checkpoint now: after any restore, whatever the interval.
 
-        Delta Spark does so itself; the commit may be large, and readers go through it until then.
+        The commit may be large, and readers read it until the next checkpoint. Delta Spark makes one too.
         """
         return self.commit is not None
 
@@ -170,12 +165,12 @@ class RestoreResult:
         """What was done as plain JSON values.
 
         Returns:
-            ``version`` (that of the commit, of a dry run the newest one), ``restored_version``,
+            ``version`` (that of the commit; for a dry run the newest one), ``restored_version``,
             ``committed``, ``repeated`` (whether it is the commit of an earlier try), ``files_restored``,
-            ``files_removed``, ``bytes_restored``, ``bytes_removed``, ``files`` and ``bytes`` of the
-            table afterwards, and ``files_missing``: the first few files that stay in the table and are
-            gone; None where nobody has looked. Of an earlier try the numbers are what the history has of
-            them, else None.
+            ``files_removed``, ``bytes_restored``, ``bytes_removed``, ``files`` and ``bytes`` of the table
+            afterwards, and ``files_missing`` (the first few files that stay in the table and don't exist;
+            None if nobody has looked). For an earlier try the numbers are what the history has of them,
+            else None.
         """
         version = self.version
         if version is None and self.plan is not None:
@@ -197,20 +192,20 @@ class RestoreResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What is asked for, beside the newest version.
+class _Request:
+    """A request to restore, and the newest version.
 
     Attributes:
         base: the newest version.
-        version: the one to be brought back; None where a time was asked for.
-        timestamp_ms: that time, in epoch ms; None where a version was.
-        seen_s: when, by `monotonic_s`, the base was found to be the newest.
+        version: the version to restore; None if a time is given.
+        timestamp_ms: that time, in epoch ms; None if a version is given.
+        newest_at_s: when the base was found to be the newest, by `monotonic_s`.
     """
 
     base: Snapshot
     version: int | None
     timestamp_ms: int | None
-    seen_s: float
+    newest_at_s: float
 
 
 def restore(
@@ -223,42 +218,42 @@ def restore(
     once: tuple[str, int] | None = None,
     dry_run: bool = False,
 ) -> RestoreResult:
-    """Bring back an earlier version; see `DeltaTable.restore`, for the errors too.
+    """Restore an earlier version; see `DeltaTable.restore`, also for the errors.
 
     Args:
         access: opens the table's files.
-        owners: the commit owners that there are.
+        owners: the known commit owners.
         version: the version.
         timestamp: a time instead.
-        ignore_missing_files: don't look whether the files are there.
-        once: the transaction identifier by which an earlier try is found.
+        ignore_missing_files: don't check whether the files exist.
+        once: the transaction identifier by which a retry finds the commit of an earlier try.
         dry_run: only make the plan.
     """
     storage = access.storage
     at_ms = None if timestamp is None else epoch_ms(timestamp, table=storage.root)
-    asked = _asked(storage, owners, version, at_ms)
-    transaction = _begin(storage, owners, asked)
+    request = _open_request(storage, owners, version, at_ms)
+    transaction = _begin(storage, owners, request)
     if once is not None:
-        # Before the search: what is committed after the version that is searched is a conflict.
+        # Before the search, so that a commit made after the searched version is a conflict.
         transaction.set_transaction(*once)
-        if (earlier := _earlier(asked.base, asked, once)) is not None:
+        if (earlier := _find_earlier(request.base, request, once)) is not None:
             if not ignore_missing_files:
-                check_earlier_restore(asked.base, earlier.version, access)
+                check_earlier_restore(request.base, earlier.version, access)
             return earlier
-    target = open_snapshot(storage, _wanted(asked), owners=owners, verified=True)
-    plan = _plan(asked, target)
+    target = open_snapshot(storage, _choose_version(request), owners=owners, verified=True)
+    plan = _plan(request, target)
     if not ignore_missing_files:
-        check_before_restore(asked.base, plan.version, plan.files.restored, access)
-        missing = missing_among_staying(target, plan.files.restored, access)
+        check_before_restore(request.base, plan.version, plan.files.restored, access)
+        missing = find_missing_among_staying(target, plan.files.restored, access)
         plan = replace(plan, missing=missing)
     if dry_run:
         return RestoreResult(plan, None, plan.version, plan.metrics)
     try:
         commit = _commit(transaction, target, plan)
     except CommitConflictError:
-        # Another try may have made the commit that is in the way, or one beside it.
+        # The conflicting commit, or one near it, may be that of another try.
         newest = open_newest(storage, owners=owners, for_writing=True)
-        earlier = None if once is None else _earlier(newest, asked, once)
+        earlier = None if once is None else _find_earlier(newest, request, once)
         if earlier is None:
             raise
         if not ignore_missing_files:
@@ -269,9 +264,9 @@ def restore(
     return RestoreResult(plan, commit, plan.version, plan.metrics)
 
 
-def _asked(
+def _open_request(
     storage: Storage, owners: CommitOwners, version: int | None, timestamp_ms: int | None
-) -> _Asked:
+) -> _Request:
     table = storage.root
     if (version is None) == (timestamp_ms is None):
         found = "neither" if version is None else "both"
@@ -279,44 +274,46 @@ def _asked(
             f"expected a version or a timestamp to restore the table to, found {found}", table=table
         )
     check_version(version, table=table)
-    seen_s = monotonic_s()
+    newest_at_s = monotonic_s()
     base = open_newest(storage, owners=owners, for_writing=True, parsed=True)
     check_writable(base.protocol, base.metadata, table=table, operation=Operation.COMMIT)
-    return _Asked(base, version, timestamp_ms, seen_s)
+    return _Request(base, version, timestamp_ms, newest_at_s)
 
 
-def _wanted(asked: _Asked) -> int:
-    """The version to be brought back."""
-    base, version = asked.base, asked.version
-    if asked.timestamp_ms is not None:
-        version = base.timeline.version_at(asked.timestamp_ms)
+def _choose_version(request: _Request) -> int:
+    """Choose the version to restore."""
+    base, version = request.base, request.version
+    if request.timestamp_ms is not None:
+        version = base.timeline.version_at(request.timestamp_ms)
     assert version is not None
     if version == base.version:
         raise InvalidArgumentError(
-            f"version {version} is the newest one: there is nothing to restore; name an older version, "
-            "such as DeltaTable.history has them",
+            f"version {version} is the newest one, so there is nothing to restore; choose an older version "
+            "(see DeltaTable.history)",
             table=base.table,
         )
     return version
 
 
-def _begin(storage: Storage, owners: CommitOwners, asked: _Asked) -> OptimisticTransaction:
+def _begin(storage: Storage, owners: CommitOwners, request: _Request) -> OptimisticTransaction:
     return OptimisticTransaction(
         storage,
-        asked.base,
+        request.base,
         "RESTORE",
         operation_parameters=(
-            {"version": asked.version}
-            if asked.timestamp_ms is None
-            else {"timestamp": utc_text(asked.timestamp_ms)}
+            {"version": request.version}
+            if request.timestamp_ms is None
+            else {"timestamp": utc_text(request.timestamp_ms)}
         ),
-        seen_s=asked.seen_s,
+        newest_at_s=request.newest_at_s,
         owners=owners,
     )
 
 
-def _earlier(newest: Snapshot, asked: _Asked, once: tuple[str, int]) -> RestoreResult | None:
-    """What an earlier try has done; None where there was none."""
+def _find_earlier(
+    newest: Snapshot, request: _Request, once: tuple[str, int]
+) -> RestoreResult | None:
+    """Find what an earlier try has done; None if there was none."""
     commit = earlier_commit(newest, *once, search=TransactionSearch())
     if commit is None:
         return None
@@ -325,40 +322,40 @@ def _earlier(newest: Snapshot, asked: _Asked, once: tuple[str, int]) -> RestoreR
         info = read_commit_info(storage, commit.version, path=path) or {}
     except ObjectNotFoundError:
         info = {}
-    told = _texts(info.get("operationParameters")).get("version", "")
-    restored = int(told) if told.isdecimal() else asked.version
-    # A time may be another one at each try, such as an hour ago.
-    if asked.version is not None and restored != asked.version:
+    recorded = _to_texts(info.get("operationParameters")).get("version", "")
+    restored = int(recorded) if recorded.isdecimal() else request.version
+    # Times aren't compared: each try may have another one, such as an hour ago.
+    if request.version is not None and restored != request.version:
         raise InvalidArgumentError(
-            f"version {commit.version} has the transaction identifier {once} already, and has brought back "
-            f"version {restored}: expected version {asked.version}, as this try asks for; use another "
+            f"version {commit.version} has the transaction identifier {once} already, and has restored "
+            f"version {restored}: expected version {request.version}, which is requested now; use another "
             "identifier, as another run of a task does",
             table=newest.table,
             version=commit.version,
         )
-    metrics = _texts(info.get("operationMetrics"))
+    metrics = _to_texts(info.get("operationMetrics"))
     numbers = {name: int(number) for name, number in metrics.items() if number.isdecimal()}
     return RestoreResult(None, commit, restored, numbers)
 
 
-def _texts(told: object) -> dict[str, str]:
-    """A mapping of the history, as texts; empty where the history has something else."""
-    if not isinstance(told, Mapping):
+def _to_texts(entries: object) -> dict[str, str]:
+    """Return a mapping of the history as texts; empty if the history has something else."""
+    if not isinstance(entries, Mapping):
         return {}
-    return {str(name): str(value) for name, value in told.items()}
+    return {str(name): str(value) for name, value in entries.items()}
 
 
-def _plan(asked: _Asked, target: Snapshot) -> RestorePlan:
-    base = asked.base
+def _plan(request: _Request, target: Snapshot) -> RestorePlan:
+    base = request.base
     return RestorePlan(
         base.table,
         base.version,
         target.version,
-        asked.timestamp_ms,
-        file_differences(base, target),
-        restored_protocol(base, target),
-        restored_metadata(base, target),
-        tuple(restored_domains(base, target)),
+        request.timestamp_ms,
+        compare_versions(base, target),
+        restore_protocol(base, target),
+        restore_metadata(base, target),
+        tuple(restore_domains(base, target)),
         target.num_files,
         target.size_in_bytes,
     )
@@ -371,11 +368,11 @@ def _commit(
     transaction.declare(RestoreVersion(target))
     if plan.protocol != base.protocol:
         transaction.set_protocol(plan.protocol)
-    # As they are or not: to be without a change of them meanwhile is part of what is brought back.
+    # Even if unchanged, so that a concurrent change of the metadata is a conflict.
     transaction.set_metadata(plan.metadata)
     for domain in plan.domains:
         transaction.declare(SystemDomain(domain))
-    for column, value in furthest_identity_values(base, target).items():
+    for column, value in find_furthest_identity_values(base, target).items():
         transaction.use_identity_values(column, value)
     for removed in remove_actions(plan.files.removed, data_change=True):
         transaction.remove_file(removed)

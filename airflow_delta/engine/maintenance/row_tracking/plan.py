@@ -7,8 +7,9 @@ batches: that gives them theirs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import ceil
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,6 +62,10 @@ class RowTrackingPlan:
         if self.enables:
             steps.append("set delta.enableRowTracking to true")
         return tuple(steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The attributes, and the ``steps``, as plain JSON values."""
+        return {**asdict(self), "steps": list(self.steps)}
 
 
 def plan_row_tracking(base: Snapshot, *, batch: int = BATCH) -> RowTrackingPlan:

@@ -1,1 +1,1 @@
-"""Which files a table has, needs, lacks and has removed: for vacuum, restore, check and copies."""
+"""Find the files that a table has, needs, lacks and has removed; for vacuum, restore, check and copies."""

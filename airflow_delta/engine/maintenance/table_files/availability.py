@@ -1,14 +1,15 @@
-"""Can an earlier version still be read, and for how long?
+"""Check whether the files of an earlier version still exist, and how many of them a vacuum may delete.
 
-The log may rebuild a version whose files a vacuum has taken: who reads it fails in the middle of the work.
-Whether that is so can be told before. The files that the newest version has as well are there, for no
-vacuum takes them; so only the others are looked for (`missing_files`).
+The log may rebuild a version whose files a vacuum has deleted. `check_version_files` finds that out before
+a reader fails on it:
 
-Of these, some are protected: a tombstone of the newest version, younger than
-``delta.deletedFileRetentionDuration``, keeps vacuums away. What no tombstone protects may go at any time.
+1. It compares the files of the version with those of the newest version. No vacuum deletes the latter, so
+   only the others are looked up (``missing_files.py``).
+2. Of the others it counts those that no tombstone of the newest version protects. Those may vanish at any
+   time.
 
-All of it is columnar: paths are compared as the log has them. A file that two versions spell differently
-is looked for once too often, which harms nobody.
+Paths are compared in Arrow, as the log spells them. If two versions spell one file differently, it is
+looked up needlessly, which does no harm.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import CommitOwnerError, InvalidTableError
 from airflow_delta.engine.maintenance.table_files.missing_files import (
-    look_for,
+    find_absent,
+    find_unaffected_version,
+    locate_files,
     missing_files_error,
-    needless_from,
-    places_of,
 )
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["PastFiles", "check_version_files", "newest_known"]
+__all__ = ["PastFiles", "check_version_files", "open_newest_known"]
 
 
 @dataclass(frozen=True, slots=True)
 class PastFiles:
-    """Those files of a version, data and deletion vectors, that the newest version has no more.
+    """The files of a version, data and deletion vectors, that the newest version no longer has.
 
     Attributes:
-        num_files: how many there are. All of them are there.
-        num_unprotected: how many of them a vacuum may take at any time.
+        num_files: how many there are. All of them exist.
+        num_unprotected: how many of them a vacuum may delete at any time.
     """
 
     num_files: int
@@ -53,15 +54,15 @@ class PastFiles:
         return asdict(self)
 
 
-def newest_known(storage: Storage, owners: CommitOwners) -> Snapshot:
-    """The newest version that can be told of: where no commit owner answers, the newest in the log.
+def open_newest_known(storage: Storage, owners: CommitOwners) -> Snapshot:
+    """Open the newest version; if the commit owner doesn't answer, the newest one in the log.
 
-    What a vacuum takes was removed long before, so that commits which aren't backfilled yet say little
-    of it; and a version that is in the log is readable without the owner.
+    A version in the log is readable without the owner. The commits that aren't backfilled yet hardly matter
+    here: a vacuum deletes what was removed long before them.
 
     Args:
         storage: where the table is.
-        owners: the commit owners to be asked.
+        owners: the commit owners to ask.
 
     Raises:
         DeltaError: the table can't be read; see `open_newest`.
@@ -73,7 +74,7 @@ def newest_known(storage: Storage, owners: CommitOwners) -> Snapshot:
 
 
 def check_version_files(snapshot: Snapshot, newest: Snapshot, access: FileAccess) -> PastFiles:
-    """Make sure that all files of a version are there.
+    """Check that all files of a version exist, and count those that the newest version no longer has.
 
     Args:
         snapshot: the version.
@@ -81,7 +82,7 @@ def check_version_files(snapshot: Snapshot, newest: Snapshot, access: FileAccess
         access: opens the table's files.
 
     Raises:
-        MissingFilesError: some aren't; the message tells from which version on they aren't needed.
+        MissingFilesError: some don't; the message names the first later version that doesn't need them.
         OutsidePathError: the table may not read where one of them is.
         DeltaError: the log can't be read, or the store failed; see `missing_files`.
     """
@@ -89,13 +90,13 @@ def check_version_files(snapshot: Snapshot, newest: Snapshot, access: FileAccess
         return PastFiles(0, 0)
     now = newest.files(columns=FILE_KEY_COLUMNS)
     then = snapshot.files(columns=FILE_KEY_COLUMNS)
-    paths, vectors = _others(then["path"], then["deletionVector"], now)
-    places = places_of(paths, vectors, root=snapshot.table)
-    if not len(places):
+    paths, vectors = _drop_known(then["path"], then["deletionVector"], now)
+    locations = locate_files(paths, vectors, root=snapshot.table)
+    if not len(locations):
         return PastFiles(0, 0)
-    missing = look_for(places, access)
+    missing = find_absent(locations, access)
     if missing:
-        later = needless_from(newest, snapshot.version, missing)
+        later = find_unaffected_version(newest, snapshot.version, missing)
         whole = "a later version" if later is None else f"version {later} or a later one"
         raise missing_files_error(
             snapshot.table,
@@ -103,34 +104,34 @@ def check_version_files(snapshot: Snapshot, newest: Snapshot, access: FileAccess
             missing,
             problem=f"version {snapshot.version} can't be read any more, because {{count}} of the files "
             "that it needs are gone",
-            remedy="a vacuum takes files that were removed longer ago than "
-            f"delta.deletedFileRetentionDuration; read {whole}, or put the files back from a backup; and "
-            "raise that property where versions shall last longer",
+            remedy="a vacuum deletes files that were removed longer ago than "
+            f"delta.deletedFileRetentionDuration; read {whole}, or put the files back from a backup; "
+            "raise that property to keep versions for longer",
         )
-    exposed = places_of(*_others(paths, vectors, newest.tombstones()), root=snapshot.table)
-    return PastFiles(len(places), len(exposed))
+    exposed = locate_files(*_drop_known(paths, vectors, newest.tombstones()), root=snapshot.table)
+    return PastFiles(len(locations), len(exposed))
 
 
-def _others(
+def _drop_known(
     paths: pa.ChunkedArray, vectors: pa.ChunkedArray, known: pa.Table
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """The paths, and the deletion vectors that are in files, that other actions don't have.
+    """Drop the paths, and the stored deletion vectors, that other actions have as well.
 
     Args:
         paths: of data files.
-        vectors: descriptors of deletion vectors, which may be of others.
+        vectors: descriptors of deletion vectors, not necessarily of the same files.
         known: actions, with at least ``path`` and ``deletionVector``.
     """
     vectors = vectors.drop_null()
     return (
         _without(paths, paths, known["path"]),
-        # Inline ones that are new stay in: they have no place.
-        _without(vectors, _stored(vectors), _stored(known["deletionVector"].drop_null())),
+        # New inline vectors stay in; they have no file, so nobody looks them up.
+        _without(vectors, _get_stored(vectors), _get_stored(known["deletionVector"].drop_null())),
     )
 
 
-def _stored(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What names the file of each descriptor: a file holds many, each at its offset."""
+def _get_stored(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The part of each descriptor that names its file. A file holds many vectors, each at its offset."""
     return pc.struct_field(vectors, "pathOrInlineDv")
 
 

@@ -1,8 +1,9 @@
-"""The files of deletion vectors, for many descriptors at once.
+"""Find the files of deletion vectors, for many descriptors at once.
 
-A descriptor names its file by a UUID in Z85 behind an optional prefix (``deletion_vectors/read.py`` has
-the rule for one). A table may have as many descriptors as files, so the twenty digits of each are decoded
-as numbers in vectors. What isn't as it should be is left to the rule for one, which says what is wrong.
+A descriptor names its file by a UUID in Z85 behind an optional prefix (PROTOCOL.md, "Deletion Vector
+Descriptor Schema"). A table may have as many descriptors as files, so `locate_deletion_vectors` decodes the
+twenty digits of all of them with NumPy. If one is malformed, ``deletion_vectors/read.py`` decodes them one
+by one and raises the error.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scal
 from airflow_delta.engine.deletion_vectors import z85
 from airflow_delta.engine.deletion_vectors.read import decode_uuid_path
 from airflow_delta.engine.errors import CorruptLogError, DeletionVectorError
-from airflow_delta.engine.maintenance.table_files.locations import IRREGULAR, mapped
+from airflow_delta.engine.maintenance.table_files.locations import IRREGULAR, map_chunks
 from airflow_delta.engine.model.dv_descriptor import (
     ABSOLUTE_PATH,
     INLINE,
     RELATIVE_PATH,
 )
 
-__all__ = ["FILE_NAME", "check_vector_paths", "leads_nowhere", "vector_paths"]
+__all__ = ["FILE_NAME", "are_irregular", "check_deletion_vector_paths", "locate_deletion_vectors"]
 
 FILE_NAME = r"(^|/)deletion_vector_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin$"
 """The names of deletion vector files, as a regular expression over paths."""
@@ -40,65 +41,67 @@ _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.
     256, 2
 )
 _NAME = b"deletion_vector_00000000-0000-0000-0000-000000000000.bin"
-_HEX_PLACES = np.array([16 + place for place, sign in enumerate(_NAME[16:52]) if sign == ord("0")])
+_HEX_POSITIONS = np.array(
+    [16 + index for index, sign in enumerate(_NAME[16:52]) if sign == ord("0")]
+)
 
 
-def vector_paths(
+def locate_deletion_vectors(
     vectors: pa.ChunkedArray, *, table: str
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Where deletion vectors are, row by row.
+    """Find the file of each deletion vector, row by row.
 
     Args:
         vectors: descriptors; null for none.
         table: the table's location, for errors.
 
     Returns:
-        The path below the table, literal; and the absolute path, as in the log. Either is null where
-        the vector isn't there. The former may lead out of the table, by a prefix that no writer makes: see
-        `leads_nowhere`.
+        The path below the table, literal; and the absolute path, as in the log. Each is null where it
+        doesn't apply. The former may lead out of the table by a prefix that no writer makes: see
+        `are_irregular`.
 
     Raises:
         CorruptLogError: a descriptor is of a kind that the protocol doesn't have.
         DeletionVectorError: a descriptor holds no UUID.
     """
     kinds = pc.struct_field(vectors, "storageType")
-    places = pc.struct_field(vectors, "pathOrInlineDv")
+    values = pc.struct_field(vectors, "pathOrInlineDv")
     known = pc.is_in(kinds, value_set=array_of([RELATIVE_PATH, ABSOLUTE_PATH, INLINE], pa.string()))
     unknown = kinds.filter(pc.and_(kinds.is_valid(), pc.invert(known)))
     if len(unknown):
         raise CorruptLogError(
             f"a deletion vector has the storage type {unknown[0].as_py()!r}: expected "
-            f"{RELATIVE_PATH!r}, {ABSOLUTE_PATH!r} or {INLINE!r}; which file it is in can't be told, so "
-            "use an engine that knows the type",
+            f"{RELATIVE_PATH!r}, {ABSOLUTE_PATH!r} or {INLINE!r}; this engine can't find the file of such "
+            "a vector, so use an engine that knows the type",
             table=table,
         )
     nothing = scalar_of(None, pa.string())
     relative, absolute = (
-        pc.if_else(pc.equal(kinds, scalar_of(kind, pa.string())), places, nothing)
+        pc.if_else(pc.equal(kinds, scalar_of(kind, pa.string())), values, nothing)
         for kind in (RELATIVE_PATH, ABSOLUTE_PATH)
     )
-    return mapped(_files, relative), absolute
+    return map_chunks(_locate, relative), absolute
 
 
-def leads_nowhere(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which paths below the table, by `vector_paths`, name no file there: null stays null.
+def are_irregular(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which paths below the table, by `locate_deletion_vectors`, name no file there: null stays null.
 
-    Their prefix is absolute, or has an empty segment, ``.``, ``..`` or a NUL.
+    An irregular path has an absolute prefix, an empty segment, ``.``, ``..`` or a NUL.
     """
     return pc.match_substring_regex(paths, IRREGULAR)
 
 
-def check_vector_paths(paths: pa.ChunkedArray, *, table: str) -> None:
-    """Make sure that the files of deletion vectors are below the table.
+def check_deletion_vector_paths(paths: pa.ChunkedArray, *, table: str) -> None:
+    """Check that the files of deletion vectors are below the table.
 
     Args:
-        paths: by `vector_paths`.
+        paths: by `locate_deletion_vectors`.
         table: the table's location, for errors.
 
     Raises:
-        DeletionVectorError: one names no file there. Facts: path.
+        DeletionVectorError: a path names no file there. Facts: path.
     """
-    wrong = paths.filter(leads_nowhere(paths))
+    wrong = paths.filter(are_irregular(paths))
     if len(wrong):
         path = wrong[0].as_py()
         raise DeletionVectorError(
@@ -109,38 +112,38 @@ def check_vector_paths(paths: pa.ChunkedArray, *, table: str) -> None:
         )
 
 
-def _files(places: pa.Array) -> pa.Array:
-    """The file of each vector that is named by a UUID: null stays null."""
+def _locate(values: pa.Array) -> pa.Array:
+    """Find the file of each vector that is named by a UUID: null stays null."""
     # Many vectors share a file, each at an offset of its own.
-    distinct = pc.unique(places).drop_null()
+    distinct = pc.unique(values).drop_null()
     if not len(distinct):
-        return pa.nulls(len(places), pa.string())
-    return _named(distinct).take(pc.index_in(places, value_set=distinct))
+        return pa.nulls(len(values), pa.string())
+    return _make_names(distinct).take(pc.index_in(values, value_set=distinct))
 
 
-def _named(places: pa.Array) -> pa.Array:
-    digits = _last_digits(places)
+def _make_names(values: pa.Array) -> pa.Array:
+    digits = _decode_digits(values)
     numbers = None if digits is None else digits.reshape(-1, 4, 5).astype(np.int64) @ _POWERS
     if digits is None or numbers is None or (digits == _NO_DIGIT).any() or (numbers >> 32).any():
-        return array_of([decode_uuid_path(place) for place in places.to_pylist()], pa.string())
+        return array_of([decode_uuid_path(value) for value in values.to_pylist()], pa.string())
     uuids = numbers.astype(">u4").view(np.uint8).reshape(-1, 16)
     names = np.tile(np.frombuffer(_NAME, np.uint8), (len(uuids), 1))
-    names[:, _HEX_PLACES] = _HEX[uuids].reshape(-1, 32)
+    names[:, _HEX_POSITIONS] = _HEX[uuids].reshape(-1, 32)
     offsets = np.arange(len(uuids) + 1, dtype=np.int32) * len(_NAME)
     files = pa.Array.from_buffers(
         pa.string(), len(uuids), [None, int32_array(offsets).buffers()[1], pa.py_buffer(names)]
     )
     # The digits are single bytes, so in front of them there are whole characters.
-    prefixes = pc.utf8_slice_codeunits(places, 0, -_DIGITS)
+    prefixes = pc.utf8_slice_codeunits(values, 0, -_DIGITS)
     in_folder = pc.greater(pc.binary_length(prefixes), scalar_of(0, pa.int32()))
     return pc.if_else(in_folder, joined_text(prefixes, "/", files), files)
 
 
-def _last_digits(places: pa.Array) -> np.ndarray[Any, Any] | None:
+def _decode_digits(values: pa.Array) -> np.ndarray[Any, Any] | None:
     """The last twenty bytes of each text; None where one is shorter."""
-    ends = offsets_view(places)[1:]
-    if (np.diff(offsets_view(places)) < _DIGITS).any():
+    ends = offsets_view(values)[1:]
+    if (np.diff(offsets_view(values)) < _DIGITS).any():
         return None
-    text = np.frombuffer(places.buffers()[2], np.uint8)
+    text = np.frombuffer(values.buffers()[2], np.uint8)
     digits: np.ndarray[Any, Any] = _DIGIT[text[ends[:, None] + np.arange(-_DIGITS, 0)]]
     return digits

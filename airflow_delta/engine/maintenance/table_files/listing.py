@@ -1,12 +1,12 @@
-"""The files that there are, as a store lists them: what a full vacuum goes through.
+"""List the files of a table's directory, for a full vacuum and for the search of missing files.
 
-A walk yields an object for each file; they become Arrow columns some thousands at a time, so that a
-million files are three columns and never a million objects.
+A walk yields one object per file. `list_files` turns some thousands of them at a time into Arrow columns,
+so that a million files are three columns and never a million objects.
 
-In object stores some programs make empty objects for directories (``part=x/``). Clients list them without
-their slash, as files that there aren't and that can't be deleted by that name, so they are left out: that
-of the root itself, and all that are told to be directories by other files. Of a directory with nothing in
-it no other file tells; so the store is asked for each empty file that is to be deleted (`existing`).
+Some programs create empty objects for directories in object stores (``part=x/``). Clients list them without
+the slash, as files that don't exist under that name. So listings leave out the root's, and those of
+directories that have files (`find_directory_markers`). Nothing in a listing reveals the marker of an empty
+directory: before a vacuum deletes an empty file, `drop_phantoms` asks the store whether it exists.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = [
-    "FOUND",
-    "each_once",
-    "existing",
-    "found_batch",
+    "LISTED_SCHEMA",
+    "drop_duplicates",
+    "drop_phantoms",
+    "find_directory_markers",
     "list_files",
-    "marked_directories",
+    "make_listing_batch",
 ]
 
-FOUND = pa.schema(
+LISTED_SCHEMA = pa.schema(
     [
         pa.field("path", pa.string()),
         pa.field("size", pa.int64()),
         pa.field("modificationTime", pa.int64()),
     ]
 )
-"""Files that were found: the path below the root, decoded; bytes, null where unknown; epoch ms."""
+"""Listed files: the decoded path below the root; bytes, null where unknown; epoch ms."""
 
 _BATCH = 1 << 16
 _WORKERS = 32
@@ -49,9 +49,9 @@ _LOG = "_delta_log/"
 
 
 def list_files(storage: Storage) -> pa.Table:
-    """All files of a table's directory, but for those of its log; columns as in `FOUND`.
+    """List all files of a table's directory except those of its log; columns as in `LISTED_SCHEMA`.
 
-    Files whose names aren't UTF-8 are left out: no log can name them, and nobody knows whose they are.
+    Files whose names aren't UTF-8 are left out: no log can name them, so nobody knows whose they are.
 
     Raises:
         StorageError: the store failed.
@@ -59,40 +59,47 @@ def list_files(storage: Storage) -> pa.Table:
     walk = storage.walk("")
     batches = []
     while infos := list(islice(walk, _BATCH)):
-        batches.append(found_batch(infos))
-    files = pa.Table.from_batches(batches, FOUND)
+        batches.append(make_listing_batch(infos))
+    files = pa.Table.from_batches(batches, LISTED_SCHEMA)
     return _without_directories(files) if storage.capabilities.remote else files
 
 
-def found_batch(infos: Sequence[FileInfo]) -> pa.RecordBatch:
-    """Some files as a store lists them, but for those of the log, and those whose names aren't UTF-8.
+def make_listing_batch(infos: Sequence[FileInfo]) -> pa.RecordBatch:
+    """Make a batch of `LISTED_SCHEMA` of listed files.
+
+    It leaves out the files of the log, and those whose names aren't UTF-8.
 
     Args:
-        infos: the files, of a table's directory.
+        infos: files of a table's directory.
     """
-    return _batch([info for info in infos if info.path and not info.path.startswith(_LOG)])
+    return _make_batch([info for info in infos if info.path and not info.path.startswith(_LOG)])
 
 
-def marked_directories(empty: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.Array:
-    """Which empty objects are directories, as the paths of files tell.
+def find_directory_markers(empty: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.Array:
+    """Find the empty objects that stand for directories: those below which other paths lie.
 
     Args:
         empty: the paths of empty objects.
         paths: of all objects, or some.
     """
     folders = pc.unique(pc.replace_substring_regex(paths, "(?s)(^|/)[^/]*$", "")).to_pylist()
-    asked = {*empty.to_pylist()}
-    # A loop over directories: those in between may have no files of their own. Only what is asked for is
-    # kept: all of them may be many times as much text as the paths.
-    parents = {folder[:end] for folder in folders for end in _ends(folder) if folder[:end] in asked}
+    candidates = {*empty.to_pylist()}
+    # A loop over directories, since a directory may have subdirectories only. Only candidates are kept:
+    # all parents together may be many times as much text as the paths.
+    parents = {
+        folder[:end]
+        for folder in folders
+        for end in _list_ends(folder)
+        if folder[:end] in candidates
+    }
     return array_of([path for path in empty.to_pylist() if path in parents], pa.string())
 
 
-def each_once(files: pa.Table) -> pa.Table:
-    """Files of which some may be there twice, each once: the youngest row of each.
+def drop_duplicates(files: pa.Table) -> pa.Table:
+    """Keep the youngest row of each file.
 
     Args:
-        files: with the columns of `FOUND`; without a time it counts as the oldest.
+        files: with the columns of `LISTED_SCHEMA`; a row without a time counts as the oldest.
     """
     # An array of plain strings has no more than 2 GB.
     names = files["path"].cast(pa.large_string())
@@ -100,19 +107,19 @@ def each_once(files: pa.Table) -> pa.Table:
     if len(distinct) == files.num_rows:
         return files
     # Not Arrow's own grouping, which loads pandas.
-    paths = _vector(pc.index_in(names, value_set=distinct).cast(pa.int64()))
-    times = _vector(pc.coalesce(files["modificationTime"], scalar_of(0, pa.int64())))
+    paths = _to_vector(pc.index_in(names, value_set=distinct).cast(pa.int64()))
+    times = _to_vector(pc.coalesce(files["modificationTime"], scalar_of(0, pa.int64())))
     order = np.lexsort((-times, paths))
     is_first = np.empty(len(order), np.bool_)
     is_first[order] = np.diff(paths[order], prepend=-1) != 0
     return files.filter(bool_array(is_first))
 
 
-def existing(files: pa.Table, storage: Storage) -> pa.Table:
-    """Listed files, without the empty ones of an object store that aren't there under their names.
+def drop_phantoms(files: pa.Table, storage: Storage) -> pa.Table:
+    """Drop the empty files of an object store that don't exist under their listed names.
 
     Args:
-        files: with the columns of `FOUND`, or more.
+        files: with the columns of `LISTED_SCHEMA`, or more.
         storage: the table's.
 
     Raises:
@@ -121,7 +128,7 @@ def existing(files: pa.Table, storage: Storage) -> pa.Table:
     if not storage.capabilities.remote:
         return files
     is_empty = pc.equal(files["size"], scalar_of(0, pa.int64()))
-    # A request for each: no data file is empty.
+    # One request each. That is cheap, because no data file is empty.
     empty = files["path"].filter(is_empty).to_pylist()
     are_there = map_ordered(partial(_is_there, storage), empty, workers=_WORKERS)
     gone = [path for path, is_there in zip(empty, are_there, strict=True) if not is_there]
@@ -141,30 +148,30 @@ def _without_directories(files: pa.Table) -> pa.Table:
     empty = files["path"].filter(is_empty)
     if not len(empty):
         return files
-    names = marked_directories(empty, files["path"])
+    names = find_directory_markers(empty, files["path"])
     return files.filter(pc.invert(pc.is_in(files["path"], value_set=names)))
 
 
-def _ends(folder: str) -> list[int]:
-    """Where the path of each directory ends that a path goes through."""
-    return [place for place, sign in enumerate(f"{folder}/") if sign == "/"]
+def _list_ends(folder: str) -> list[int]:
+    """The end of each directory in a path: of the path itself and of its parents."""
+    return [index for index, sign in enumerate(f"{folder}/") if sign == "/"]
 
 
-def _vector(column: pa.ChunkedArray) -> Int64Vector:
+def _to_vector(column: pa.ChunkedArray) -> Int64Vector:
     return np.concatenate([int64_view(chunk) for chunk in column.chunks])
 
 
-def _batch(infos: Sequence[FileInfo]) -> pa.RecordBatch:
+def _make_batch(infos: Sequence[FileInfo]) -> pa.RecordBatch:
     try:
         paths = array_of([info.path for info in infos], pa.string())
     except UnicodeEncodeError:
-        return _batch([info for info in infos if _is_text(info.path)])
+        return _make_batch([info for info in infos if _is_text(info.path)])
     columns = [
         paths,
         array_of([info.size for info in infos], pa.int64()),
         array_of([info.modified_ms for info in infos], pa.int64()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=FOUND)
+    return pa.RecordBatch.from_arrays(columns, schema=LISTED_SCHEMA)
 
 
 def _is_text(path: str) -> bool:

@@ -1,12 +1,11 @@
-"""Are the files there that versions need, data and deletion vectors?
+"""Find the files that don't exist, of data and deletion vectors that a version needs.
 
-A vacuum deletes files once nobody needs them but those who travel back in time. So whoever goes back to an
-earlier version looks for its files before: a restore (`restore_missing`), and a task that pins the version
-for others (`version_files`).
+For operations that go back to an earlier version, whose files a vacuum may have deleted: a restore
+(``restore/missing_files.py``), a task that pins a version (``availability.py``), and a check.
 
-That is a request for each file, many of them at once. From some thousands on the table's directory is
-listed instead, at a thousand files a request, and only what the listing doesn't have is asked for. What is
-outside of the directory is asked for where it is.
+`locate_files` turns actions into locations, `find_absent` looks them up: by one request for each file, many
+at once. From `_LISTED_FROM` files on it lists the table's directory instead, at a thousand files a request,
+and asks only for what the listing lacks. Files outside the directory are always looked up one by one.
 """
 
 from __future__ import annotations
@@ -23,33 +22,33 @@ from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.errors import MissingFilesError, ObjectNotFoundError
 from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
-    check_vector_paths,
-    leads_nowhere,
-    vector_paths,
+    are_irregular,
+    check_deletion_vector_paths,
+    locate_deletion_vectors,
 )
 from airflow_delta.engine.maintenance.table_files.listing import list_files
-from airflow_delta.engine.maintenance.table_files.locations import locations
-from airflow_delta.engine.maintenance.table_files.oldest_restorable import oldest_restorable
+from airflow_delta.engine.maintenance.table_files.locations import locate_paths
+from airflow_delta.engine.maintenance.table_files.oldest_restorable import find_oldest_restorable
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = [
-    "MOST_TOLD",
-    "Places",
-    "look_for",
-    "missing_files",
+    "MAX_MISSING",
+    "FileLocations",
+    "find_absent",
+    "find_missing_files",
+    "find_unaffected_version",
+    "locate_files",
+    "locate_readable_files",
     "missing_files_error",
-    "needless_from",
-    "openable_places",
-    "places_of",
 ]
 
-MOST_TOLD = 100
-"""With so many missing files the search ends."""
+MAX_MISSING = 100
+"""The search ends when it has found this many missing files."""
 
-_Look: TypeAlias = tuple[str, tuple[Storage, str]]
+_Lookup: TypeAlias = tuple[str, tuple[Storage, str]]
 """The name of a file, and where to look for it."""
 
 _LISTED_FROM = 10_000
@@ -57,12 +56,12 @@ _WORKERS = 32
 _SHOWN = 5
 
 _MOST_COMMITS = 1000
-"""To tell from which version on the missing files aren't needed, no more commits are read."""
+"""At most this many commits are read to find the version from which on the missing files aren't needed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where files are, each once.
+class FileLocations:
+    """Locations of files, each once.
 
     Attributes:
         inside: the decoded paths of those below the table's root.
@@ -76,36 +75,36 @@ class Places:
         return len(self.inside) + len(self.elsewhere)
 
 
-def missing_files(files: pa.Table, access: FileAccess) -> list[str]:
-    """The files of adds that aren't there; see `look_for`.
+def find_missing_files(files: pa.Table, access: FileAccess) -> list[str]:
+    """Find the files of adds that don't exist; see `find_absent`.
 
     Args:
         files: adds with at least ``path`` and ``deletionVector``.
         access: opens the table's files.
 
     Raises:
-        DeltaError: see `places_of` and `look_for`.
+        DeltaError: see `locate_files` and `find_absent`.
     """
-    places = places_of(files["path"], files["deletionVector"], root=access.storage.root)
-    return look_for(places, access)
+    locations = locate_files(files["path"], files["deletionVector"], root=access.storage.root)
+    return find_absent(locations, access)
 
 
-def places_of(paths: pa.ChunkedArray, vectors: pa.ChunkedArray, *, root: str) -> Places:
-    """Where data files and deletion vectors are.
+def locate_files(paths: pa.ChunkedArray, vectors: pa.ChunkedArray, *, root: str) -> FileLocations:
+    """Locate data files and deletion vectors.
 
     Args:
         paths: of adds, as in the log.
-        vectors: descriptors, of these adds or of others; nulls and inline ones have no file.
+        vectors: descriptors, of these adds or of others. Nulls and inline ones have no file.
         root: the table's location.
 
     Raises:
         CorruptLogError: a path can't be decoded, or a deletion vector is of an unknown kind.
-        DeletionVectorError: a deletion vector's file can't be told.
+        DeletionVectorError: a deletion vector's descriptor doesn't name a file.
     """
-    data = locations(paths, root=root)
-    relative, absolute = vector_paths(vectors, table=root)
-    check_vector_paths(relative, table=root)
-    # Not plain strings: `unique` makes one array of them all, and plain ones end at 2 GB.
+    data = locate_paths(paths, root=root)
+    relative, absolute = locate_deletion_vectors(vectors, table=root)
+    check_deletion_vector_paths(relative, table=root)
+    # Large strings: `unique` makes one array of them all, and an array of plain strings ends at 2 GB.
     inside = pa.chunked_array(
         [chunk.cast(pa.large_string()) for chunk in (*data.chunks, *relative.chunks)],
         pa.large_string(),
@@ -114,77 +113,77 @@ def places_of(paths: pa.ChunkedArray, vectors: pa.ChunkedArray, *, root: str) ->
         paths.filter(data.is_null()).unique().to_pylist(),
         absolute.drop_null().unique().to_pylist(),
     )
-    # A loop over files outside of the root: clones have them, others don't.
+    # A loop over files outside of the root: only clones have them.
     elsewhere = dict.fromkeys(resolve(root, path) for path in others)
-    return Places(pa.chunked_array([inside.drop_null().unique()]), list(elsewhere))
+    return FileLocations(pa.chunked_array([inside.drop_null().unique()]), list(elsewhere))
 
 
-def openable_places(files: pa.Table, access: FileAccess) -> tuple[Places, list[str]]:
-    """Where files are that may be looked for; and the locations of those that the table may not read.
+def locate_readable_files(files: pa.Table, access: FileAccess) -> tuple[FileLocations, list[str]]:
+    """Locate the files that the table may read, and list those that it may not.
 
     Args:
         files: adds with at least ``path`` and ``deletionVector``.
         access: opens the table's files.
 
     Raises:
-        DeltaError: see `places_of`.
+        DeltaError: see `locate_files`.
     """
     root = access.storage.root
-    vectors, _ = vector_paths(files["deletionVector"], table=root)
-    nowhere = pc.coalesce(leads_nowhere(vectors), scalar_of(False, pa.bool_()))
+    vectors, _ = locate_deletion_vectors(files["deletionVector"], table=root)
+    nowhere = pc.coalesce(are_irregular(vectors), scalar_of(False, pa.bool_()))
     sound = files["deletionVector"].filter(pc.invert(nowhere))
-    found = places_of(files["path"], sound, root=root)
-    # A loop over files outside of the root: clones have them, others don't.
+    found = locate_files(files["path"], sound, root=root)
+    # A loop over files outside of the root: only clones have them.
     allowed = [uri for uri in found.elsewhere if access.is_allowed(uri)]
     outside = set(found.elsewhere).difference(allowed)
     refused = [*vectors.filter(nowhere).unique().to_pylist(), *sorted(outside)]
     return replace(found, elsewhere=allowed), refused
 
 
-def look_for(places: Places, access: FileAccess) -> list[str]:
-    """The files that aren't there, `MOST_TOLD` at most, each once.
+def find_absent(locations: FileLocations, access: FileAccess) -> list[str]:
+    """Find the files that don't exist, at most `MAX_MISSING`, each once.
 
     Args:
-        places: where they should be.
+        locations: where they should be.
         access: opens the table's files.
 
     Returns:
-        Below the table's root their paths, decoded; elsewhere their absolute locations.
+        Decoded paths for files below the table's root; absolute locations for the others.
 
     Raises:
         OutsidePathError: the table may not read where a file is.
         CorruptLogError: a path names no file.
         StorageError: the store failed.
     """
-    inside = places.inside
-    # Before the first request: what a table may not do, it doesn't do in part.
-    found = [(uri, access.locate(uri)) for uri in places.elsewhere]
+    inside = locations.inside
+    # Before the first request, so that a forbidden path fails before anything is read.
+    found = [(uri, access.locate(uri)) for uri in locations.elsewhere]
     storage = access.storage
     if len(inside) >= _LISTED_FROM:
         listed = list_files(storage)["path"].cast(pa.large_string())
         inside = inside.filter(pc.invert(pc.is_in(inside, value_set=listed)))
-    looks: Iterator[_Look] = chain(
+    lookups: Iterator[_Lookup] = chain(
         ((path, (storage, path)) for chunk in inside.chunks for path in chunk.to_pylist()),
         found,
     )
     workers = _WORKERS if storage.capabilities.remote else 1
-    missing = map_ordered(_missing, looks, workers=workers)
-    return list(islice((name for name in missing if name is not None), MOST_TOLD))
+    missing = map_ordered(_name_if_missing, lookups, workers=workers)
+    return list(islice((name for name in missing if name is not None), MAX_MISSING))
 
 
 def missing_files_error(
     table: str, version: int, missing: list[str], *, problem: str, remedy: str
 ) -> MissingFilesError:
-    """The error that names the files.
+    """Make the error that names the missing files.
 
     Args:
         table: the table's location.
-        version: the one that needs the files.
-        missing: what `look_for` has found.
-        problem: what can't be done; how many files are gone, and which, is told by it.
+        version: the version that needs the files.
+        missing: what `find_absent` has found.
+        problem: what can't be done, with ``{count}`` for how many files are gone. The message adds which.
         remedy: what to do.
     """
-    count = f"{len(missing)}{' or more' if len(missing) == MOST_TOLD else ''}"
+    count = f"{len(missing)}{' or more' if len(missing) == MAX_MISSING else ''}"
     return MissingFilesError(
         f"{problem.format(count=count)}, such as {', '.join(missing[:_SHOWN])}: {remedy}",
         table=table,
@@ -195,13 +194,13 @@ def missing_files_error(
     )
 
 
-def needless_from(base: Snapshot, version: int, missing: list[str]) -> int | None:
-    """The first version that needs none of the missing files, nor does a later one; None if unknown.
+def find_unaffected_version(base: Snapshot, version: int, missing: list[str]) -> int | None:
+    """Find the first version from which on no version needs the missing files; None if unknown.
 
     Args:
         base: the newest version.
         version: the one that needs them.
-        missing: what `look_for` has found.
+        missing: what `find_absent` has found.
 
     Raises:
         CorruptLogError: a commit breaks the protocol.
@@ -210,16 +209,16 @@ def needless_from(base: Snapshot, version: int, missing: list[str]) -> int | Non
         return None
     names = array_of(missing, pa.string())
 
-    def _is_missing(removes: pa.Table, places: pa.ChunkedArray) -> pa.ChunkedArray:  # noqa: ARG001
-        return pc.is_in(places, value_set=names)
+    def _is_missing(removes: pa.Table, locations: pa.ChunkedArray) -> pa.ChunkedArray:  # noqa: ARG001
+        return pc.is_in(locations, value_set=names)
 
-    found = oldest_restorable(base, _is_missing)
+    found = find_oldest_restorable(base, _is_missing)
     return found if found > version else None
 
 
-def _missing(look: _Look) -> str | None:
-    """The name of a file that isn't there; None for one that is."""
-    name, (storage, path) = look
+def _name_if_missing(lookup: _Lookup) -> str | None:
+    """Return the name of a file that doesn't exist; None if it does."""
+    name, (storage, path) = lookup
     try:
         storage.head(path)
     except ObjectNotFoundError:

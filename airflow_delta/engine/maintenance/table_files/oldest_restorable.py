@@ -1,9 +1,9 @@
-"""The oldest version of which all data is there: as far back as a table can be read or restored.
+"""Find the oldest version whose files all exist: how far back a table can be read or restored.
 
-The log may rebuild versions whose files a vacuum has taken. A file that was removed by version ``r``
-belonged to versions before ``r``; where it is gone, they can't be read any more, and ``r`` may be. So the
-commits are gone through from the newest, until one has removed a file that is gone: that is the oldest
-version, from which on all are whole.
+The log may rebuild versions whose files a vacuum has deleted. If a file that version ``r`` removed is gone,
+no version before ``r`` is whole, and ``r`` may be. So `find_oldest_restorable` goes through the commits
+from the newest back to the first one that has removed a file that is gone. Every version from that one on
+is whole.
 """
 
 from __future__ import annotations
@@ -16,25 +16,31 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION
 from airflow_delta.engine.errors import ObjectNotFoundError
-from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
-from airflow_delta.engine.maintenance.table_files.locations import places
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
+    locate_deletion_vectors,
+)
+from airflow_delta.engine.maintenance.table_files.locations import locate_or_decode
 from airflow_delta.engine.maintenance.table_files.removals import read_commits
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["IsGone", "oldest_restorable"]
+__all__ = ["IsGone", "find_oldest_restorable"]
 
 IsGone: TypeAlias = Callable[[pa.Table, pa.ChunkedArray], pa.ChunkedArray]
-"""Which files are gone: from removes, and a place of each by `places`, null for none, to a mask."""
+"""A function that says which files are gone.
+
+It takes removes and the location of each by `locate_or_decode`, null for none, and returns a mask."""
 
 
-def oldest_restorable(snapshot: Snapshot, is_gone: IsGone, *, listed: int | None = None) -> int:
-    """The oldest version that the log rebuilds and all of whose data is there, as of all after it.
+def find_oldest_restorable(
+    snapshot: Snapshot, is_gone: IsGone, *, listed: int | None = None
+) -> int:
+    """Find the oldest version that the log rebuilds and from which on every version has all its files.
 
     Args:
-        snapshot: the newest version, whose own files are there.
-        is_gone: tells of files whether they are gone.
-        listed: the last version that was there when the files were listed: what a later one has
-            removed may have come and gone since then.
+        snapshot: the newest version, whose own files exist.
+        is_gone: says which files are gone.
+        listed: the newest version when the files were listed. A file that a later version has removed may
+            have been written after the listing.
 
     Raises:
         VersionNotFoundError: the log rebuilds no version.
@@ -48,7 +54,7 @@ def oldest_restorable(snapshot: Snapshot, is_gone: IsGone, *, listed: int | None
         for first, commits in read_commits(snapshot, versions, newest_first=True):
             removes = commits.files.removes
             if removes.num_rows:
-                lost = removes.filter(_lost(removes, is_gone, snapshot.table))
+                lost = removes.filter(_is_lost(removes, is_gone, snapshot.table))
                 if lost.num_rows:
                     return int(pc.max(lost[VERSION]).as_py())
             seen = first
@@ -58,10 +64,10 @@ def oldest_restorable(snapshot: Snapshot, is_gone: IsGone, *, listed: int | None
     return earliest
 
 
-def _lost(removes: pa.Table, is_gone: IsGone, root: str) -> pa.ChunkedArray:
-    """Which removes are of a file that is gone, or the deletion vector of which is."""
-    relative, absolute = vector_paths(removes["deletionVector"], table=root)
-    data = is_gone(removes, places(removes["path"], root=root))
+def _is_lost(removes: pa.Table, is_gone: IsGone, root: str) -> pa.ChunkedArray:
+    """Which removes are of a file that is gone, or whose deletion vector is."""
+    relative, absolute = locate_deletion_vectors(removes["deletionVector"], table=root)
+    data = is_gone(removes, locate_or_decode(removes["path"], root=root))
     if absolute.null_count < len(absolute):
-        relative = pc.coalesce(relative, places(absolute, root=root))
+        relative = pc.coalesce(relative, locate_or_decode(absolute, root=root))
     return pc.or_(data, is_gone(removes, relative))

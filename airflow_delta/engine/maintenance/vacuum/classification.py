@@ -1,7 +1,9 @@
-"""Which candidates of a vacuum are to be deleted, why the others stay, and what is gone afterwards.
+"""Classify the candidates of a vacuum: which files it deletes, and why the others stay.
 
-All of it is told file by file, once three things are known that are the table's: what it needs, what is
-hidden in its directory, and where other tables are. So it holds for some of the files as it does for all.
+`classify_candidates` needs three facts about the table: which files it needs, what is hidden in its
+directory, and where other tables are. Then each file is classified by itself, so it works on part of the
+files as well as on all of them. `make_is_deleted` and `make_is_expired` make the functions with which
+``table_files/oldest_restorable.py`` finds the oldest version that stays whole.
 """
 
 from __future__ import annotations
@@ -12,37 +14,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
-from airflow_delta.engine.maintenance.table_files.locations import is_far
+from airflow_delta.engine.maintenance.table_files.locations import are_absolute
 from airflow_delta.engine.maintenance.table_files.oldest_restorable import IsGone
-from airflow_delta.engine.maintenance.table_files.path_endings import all_endings, longest_of
-from airflow_delta.engine.maintenance.vacuum.aliases import under_other_names
-from airflow_delta.engine.maintenance.vacuum.references import References, last_segments
+from airflow_delta.engine.maintenance.table_files.path_endings import (
+    iter_known_endings,
+    longest_length,
+)
+from airflow_delta.engine.maintenance.vacuum.aliases import may_be_aliases
+from airflow_delta.engine.maintenance.vacuum.references import References, get_file_names
 from airflow_delta.engine.maintenance.vacuum.retention import Retention
 from airflow_delta.engine.maintenance.vacuum.scope import (
     Scope,
-    kinds_of,
-    of_other_tables,
-    roots_of_other_tables,
+    are_in_other_tables,
+    find_kinds,
+    find_roots_of_other_tables,
 )
 from airflow_delta.engine.replay.tombstones import expired
 
-__all__ = ["KeptFiles", "is_expired", "is_not_among", "sifted"]
+__all__ = ["KeptFiles", "classify_candidates", "make_is_deleted", "make_is_expired"]
 
 _NEEDED = "needed"
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFiles:
-    """Why candidates stay: how many for which reason, each counted for the first that holds.
+    """How many candidates stay, by reason. Each counts for the first reason that applies.
 
     Attributes:
-        hidden: those that nobody may look at; see `vacuum_scope`. The table's log isn't counted.
-        other_tables: those in the directory of another table. Where the store has to be asked for it
-            (`vacuum_other_tables`), those that would be deleted else.
-        referenced: those that the table needs: the newest version, or one whose files were removed within
-            the retention.
-        young: those that the table doesn't need, and that are younger than the retention. Another name of
-            a needed file counts as this where it is young.
+        hidden: those that a vacuum never touches (``scope.py``). The table's log isn't counted.
+        other_tables: those in the directory of another table. If the store has to be asked for that
+            (``other_tables.py``), only those that would be deleted otherwise.
+        referenced: those that the table needs: for the newest version, or for one whose files were removed
+            within the retention.
+        young: those that the table doesn't need, but that are younger than the retention. If a needed file
+            is listed under another name, it counts here as long as it is young.
     """
 
     hidden: int
@@ -51,7 +56,7 @@ class KeptFiles:
     young: int
 
 
-def sifted(
+def classify_candidates(
     found: pa.Table,
     scope: Scope,
     protected: References,
@@ -60,112 +65,111 @@ def sifted(
     others: pa.Array | None = None,
     is_listed: bool = True,
 ) -> tuple[pa.Table, KeptFiles]:
-    """The files to be deleted, with their kinds; and why the others stay.
+    """Split the candidates into the files to be deleted, with their kinds, and counts of those that stay.
 
     Args:
         found: the candidates.
-        scope: which of them may be looked at.
+        scope: what is hidden.
         protected: the files that the table needs.
-        cutoff_ms: how old files must be: written before this time, in epoch ms.
-        others: the directories of other tables, by `roots_of_other_tables`; None where all files of the
-            table's directory are among the candidates, which show them.
-        is_listed: whether the candidates are all files of their names that there are; see
-            `vacuum_aliases`.
+        cutoff_ms: only files written before this time, in epoch ms, are deleted.
+        others: the directories of other tables, by `find_roots_of_other_tables`; None to find them among
+            the candidates, if these are all files of the table's directory.
+        is_listed: whether the candidates are all files of the table's directory; see ``aliases.py``.
     """
-    hidden = scope.hidden(found["path"])
-    roots = roots_of_other_tables(found["path"]) if others is None else others
+    hidden = scope.are_hidden(found["path"])
+    roots = find_roots_of_other_tables(found["path"]) if others is None else others
     needed = protected.protect(found["path"])
     visible = found.append_column(_NEEDED, needed).filter(pc.invert(hidden))
-    ours = visible.filter(pc.invert(of_other_tables(visible["path"], roots)))
+    ours = visible.filter(pc.invert(are_in_other_tables(visible["path"], roots)))
     unneeded = ours.filter(pc.invert(ours[_NEEDED])).drop_columns([_NEEDED])
-    # Without a time they are known to be old.
+    # Candidates without a time come from commits that are old enough.
     ages = pc.greater_equal(unneeded["modificationTime"], scalar_of(cutoff_ms, pa.int64()))
     old = unneeded.filter(pc.invert(pc.coalesce(ages, scalar_of(False, pa.bool_()))))
     files = old
-    # As long as each path that is needed is there, which is quickly told, none has another name.
+    # If every needed path is listed, which is quick to find out, none of them has another name.
     are_there = is_listed and not len(protected.far) and _count(needed) == len(protected.near)
     if files.num_rows and not are_there:
         listed = found["path"] if is_listed else None
-        files = files.filter(pc.invert(under_other_names(files["path"], protected, listed)))
+        files = files.filter(pc.invert(may_be_aliases(files["path"], protected, listed)))
     num_hidden = _count(hidden)
     kept = KeptFiles(
         hidden=num_hidden,
         other_tables=found.num_rows - ours.num_rows - num_hidden,
-        # What has another name of a needed file is needed too.
+        # Files that may be other names of needed ones count as needed.
         referenced=ours.num_rows - unneeded.num_rows + old.num_rows - files.num_rows,
         young=unneeded.num_rows - old.num_rows,
     )
-    return files.append_column("kind", kinds_of(files["path"])), kept
+    return files.append_column("kind", find_kinds(files["path"])), kept
 
 
-def is_expired(
+def make_is_expired(
     protected: References, retention: Retention, *, deleted: pa.Table | None = None
 ) -> IsGone:
-    """What is gone when all that may go is: what was removed long ago, and isn't needed.
+    """Make an `IsGone` for all files that may be deleted: removed long ago, and not needed.
 
     Args:
         protected: the files that the table needs.
-        retention: that of the vacuum.
-        deleted: the files that are deleted; None for none.
+        retention: the retention of the vacuum.
+        deleted: the files that the vacuum deletes; None for none.
     """
 
-    def _is_gone(removes: pa.Table, places: pa.ChunkedArray) -> pa.ChunkedArray:
+    def _is_gone(removes: pa.Table, locations: pa.ChunkedArray) -> pa.ChunkedArray:
         old = expired(removes, retention.cutoff_ms - 1)
-        needed = protected.protect(places)
-        gone = pc.and_(pc.and_(old, places.is_valid()), pc.invert(needed))
-        return gone if deleted is None else _with_absolute(gone, places, deleted["path"])
+        needed = protected.protect(locations)
+        gone = pc.and_(pc.and_(old, locations.is_valid()), pc.invert(needed))
+        return gone if deleted is None else _with_absolute(gone, locations, deleted["path"])
 
     return _is_gone
 
 
-def is_not_among(found: pa.Table, deleted: pa.Table, live: References) -> IsGone:
-    """What is gone when of the files that were found some are deleted.
+def make_is_deleted(found: pa.Table, deleted: pa.Table, live: References) -> IsGone:
+    """Make an `IsGone` by a listing: what wasn't found is gone, and what the vacuum deletes.
 
-    Live files count as there: where one is lost, that was no vacuum's doing.
+    Live files count as existing: if one is lost, it wasn't a vacuum that deleted it.
 
     Args:
-        found: the files.
-        deleted: those of them that are deleted.
+        found: the files that were found.
+        deleted: those of them that the vacuum deletes.
         live: the files of the newest version.
     """
     there, going = (files["path"].cast(pa.large_string()) for files in (found, deleted))
 
-    def _is_gone(removes: pa.Table, places: pa.ChunkedArray) -> pa.ChunkedArray:  # noqa: ARG001
-        texts = places.cast(pa.large_string())
+    def _is_gone(removes: pa.Table, locations: pa.ChunkedArray) -> pa.ChunkedArray:  # noqa: ARG001
+        texts = locations.cast(pa.large_string())
         stays = pc.and_not(pc.is_in(texts, value_set=there), pc.is_in(texts, value_set=going))
-        gone = pc.and_not(places.is_valid(), stays)
-        # Mostly there is nothing left to ask.
+        gone = pc.and_not(locations.is_valid(), stays)
+        # Mostly nothing is gone.
         if pc.any(gone).as_py():
-            gone = pc.and_not(gone, live.protect(places))
-        return _with_absolute(gone, places, deleted["path"])
+            gone = pc.and_not(gone, live.protect(locations))
+        return _with_absolute(gone, locations, deleted["path"])
 
     return _is_gone
 
 
 def _with_absolute(
-    gone: pa.ChunkedArray, places: pa.ChunkedArray, deleted: pa.ChunkedArray
+    gone: pa.ChunkedArray, locations: pa.ChunkedArray, deleted: pa.ChunkedArray
 ) -> pa.ChunkedArray:
-    """Which files are gone, absolute paths among them: those that end with a file that is deleted.
+    """Add the absolute paths to the mask: those that end with the path of a deleted file are gone.
 
-    What isn't deleted may be somewhere else, and so count as there.
+    Other absolute paths count as existing, because they may be somewhere else.
     """
-    far = is_far(places)
+    far = are_absolute(locations)
     if far is None:
         return gone
-    suspects = places.filter(pc.and_(far, _has_name_of(places, deleted)))
-    # Loops over absolute paths with the name of a file that is deleted: mostly nothing.
+    suspects = locations.filter(pc.and_(far, _has_name_of(locations, deleted)))
+    # Loops over absolute paths that share a name with a deleted file: mostly none.
     going = {*deleted.filter(_has_name_of(deleted, suspects)).to_pylist()}
-    longest = longest_of(going)
+    longest = longest_length(going)
     lost = [
         path
         for path in suspects.to_pylist()
-        if any(True for _ in all_endings(f"/{path}", going, longest=longest))
+        if any(True for _ in iter_known_endings(f"/{path}", going, longest=longest))
     ]
-    return pc.if_else(far, pc.is_in(places, value_set=array_of(lost, pa.string())), gone)
+    return pc.if_else(far, pc.is_in(locations, value_set=array_of(lost, pa.string())), gone)
 
 
 def _has_name_of(paths: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.is_in(last_segments(paths), value_set=last_segments(others))
+    return pc.is_in(get_file_names(paths), value_set=get_file_names(others))
 
 
 def _count(mask: pa.ChunkedArray) -> int:

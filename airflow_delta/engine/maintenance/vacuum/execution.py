@@ -1,12 +1,11 @@
-"""Delete what a vacuum's plan says.
+"""Execute the plan of a vacuum: delete its files.
 
-Each file is of no more use to anybody, with or without the others: so they go in any order, a thousand at a
-time, and several thousands at once where each call is a round trip. What a commit has brought back since
-the plan was made stays (`vacuum_meanwhile`). A vacuum that is broken off leaves the
-table as whole as before; the next one finds what is left. Directories that become empty stay: a writer
-may be about to put a file into one.
+Files are deleted in any order, a thousand by one request, and several requests at once for remote stores:
+none of them is needed, so a vacuum that is interrupted does no harm, and the next one finds what is left.
 
-The last vacuum is noted at the very end, so that a lite one never begins after files that weren't deleted.
+Before each batch `Deletions` looks for commits that have brought files back; those files stay. The last
+vacuum is recorded at the very end, so that a lite one never starts after files that weren't deleted. Empty
+directories stay, because a writer may be about to put a file into one.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ class VacuumResult:
 
     Attributes:
         plan: what was planned.
-        num_deleted: how many files were deleted now; 0 for a dry run. Those of the plan that a commit has
-            brought back meanwhile are left.
-        bytes_deleted: their sizes added up, as far as they are known.
+        num_deleted: how many files were deleted; 0 for a dry run. Planned files that a commit has brought
+            back meanwhile aren't deleted.
+        bytes_deleted: the sum of their sizes, as far as they are known.
     """
 
     plan: VacuumPlan
@@ -63,38 +62,38 @@ class VacuumResult:
 def execute_vacuum(
     storage: Storage, plan: VacuumPlan, owners: CommitOwners | None = None
 ) -> VacuumResult:
-    """Do what a plan says. May be repeated, and broken off.
+    """Delete the files of a plan. May be interrupted and repeated.
 
     Args:
         storage: where the table is.
         plan: what is to be deleted.
-        owners: the commit owners to be asked for newer versions; none unless given.
+        owners: the commit owners to ask for newer versions; none unless given.
 
     Raises:
-        ObjectNotFoundError: a commit has brought back files in the moment in which they were deleted.
-            Facts: path, paths (100 at most), version. All else that was planned is deleted.
-        CommitConflictError: the table was replaced by another one; what was deleted by then is gone.
-        UnsupportedFeatureError: a commit has brought a feature for which the engine can't write.
-        CommitOwnerError: the commit owner can't tell the newest version.
-        StorageError: the store failed, or doesn't let files be deleted. Some of them may be gone.
+        ObjectNotFoundError: a commit has brought back files just while they were deleted. Facts: path,
+            paths (at most 100), version. Everything else in the plan is deleted.
+        CommitConflictError: another table has replaced this one; what was deleted before that is gone.
+        UnsupportedFeatureError: a commit has added a feature with which the engine can't write.
+        CommitOwnerError: the commit owner can't report the newest version.
+        StorageError: the store failed, or forbids deleting. Some files may be gone.
     """
     files = plan.files
     if files.num_rows:
         deletions = Deletions(storage, owners or CommitOwners(), plan)
 
         def _delete(paths: list[str]) -> None:
-            storage.delete(deletions.without_needed(paths))
+            storage.delete(deletions.drop_needed(paths))
 
         workers = _WORKERS if storage.capabilities.remote else 1
-        for _ in map_ordered(_delete, _batches(plan), workers=workers):
+        for _ in map_ordered(_delete, _split_into_batches(plan), workers=workers):
             pass
-        files = deletions.deleted()
+        files = deletions.finish()
     if plan.vacuumed is not None:
         write_last_vacuum(storage, plan.vacuumed)
     return VacuumResult(plan, files.num_rows, pc.sum(files["size"]).as_py() or 0)
 
 
-def _batches(plan: VacuumPlan) -> Iterator[list[str]]:
+def _split_into_batches(plan: VacuumPlan) -> Iterator[list[str]]:
     paths = plan.files["path"]
     for start in range(0, len(paths), _BATCH):
         yield paths.slice(start, _BATCH).to_pylist()

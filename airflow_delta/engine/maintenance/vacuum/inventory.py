@@ -1,8 +1,8 @@
-"""An inventory in place of a listing: what object stores write of a bucket once a day.
+"""Read an inventory of a bucket, which a vacuum may use instead of a listing.
 
-Listing millions of objects takes long and costs requests. An inventory has been listed already; that it is
-some hours old does no harm: what it says is old still is, and what the table refers to is looked up now.
-It has the columns
+Object stores write inventories, such as one a day. A listing of millions of objects takes long and costs
+requests. That an inventory is some hours old does no harm: a file that is old in it still is, and the
+table's references are read now. The columns are those of Delta Spark's ``VACUUM … USING INVENTORY``:
 
 ====================  =====================================================================================
 ``path``              string: a path below the table's root, or a whole location; plain, not URI-encoded
@@ -11,10 +11,8 @@ It has the columns
 ``modificationTime``  integer, in epoch milliseconds, or a timestamp
 ====================  =====================================================================================
 
-the same as Delta Spark's ``VACUUM … USING INVENTORY``. In seconds all would be from 1970, and as good as
-deleted: so times from before the year 2000, or to come, are refused. Other columns are left alone, and so
-are directories and files that aren't below the root. A file that is named twice is as young as its youngest
-row.
+Other columns, directories, and files that aren't below the root are ignored. If a file has several rows,
+the youngest one counts.
 """
 
 from __future__ import annotations
@@ -30,14 +28,14 @@ import pyarrow.parquet as pq
 
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.maintenance.table_files.listing import FOUND, each_once
-from airflow_delta.engine.maintenance.table_files.locations import IRREGULAR, beginnings
+from airflow_delta.engine.maintenance.table_files.listing import LISTED_SCHEMA, drop_duplicates
+from airflow_delta.engine.maintenance.table_files.locations import IRREGULAR, list_root_prefixes
 from airflow_delta.engine.model.arguments import wrong_argument
 from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.location import open_storage
 
-__all__ = ["COLUMNS", "Inventory", "check_times", "inventory_files", "read_inventory"]
+__all__ = ["COLUMNS", "Inventory", "check_times", "read_inventory", "select_inventory_files"]
 
 Inventory: TypeAlias = "pa.Table | str | os.PathLike[str]"
 """An Arrow table, or the path or URI of a Parquet file."""
@@ -49,7 +47,7 @@ _LOG = "_delta_log/"
 _DAY_MS = 24 * 60 * 60 * 1000
 _YEAR_2000_MS = 946_684_800_000
 _UNITS = (("seconds", 1000, 1), ("microseconds", 1, 1000), ("nanoseconds", 1, 1_000_000))
-"""What times may be in instead of milliseconds: what to multiply with, and what to divide by."""
+"""Other units that times may be in, with factor and divisor to get milliseconds."""
 
 _CHUNK_ROWS = 1 << 18
 _WHOLE = r"^(/|[A-Za-z][A-Za-z0-9+.\-]*:/)"
@@ -58,16 +56,16 @@ _WHOLE = r"^(/|[A-Za-z][A-Za-z0-9+.\-]*:/)"
 def read_inventory(
     inventory: Inventory, storage_options: Mapping[str, str], *, table: str
 ) -> pa.Table:
-    """An inventory with just `COLUMNS`, of the right types.
+    """Read an inventory and check it. The result has just `COLUMNS`, of the right types.
 
     Args:
         inventory: the inventory.
-        storage_options: of the store of the Parquet file.
+        storage_options: for the store of the Parquet file.
         table: the table's location, for errors.
 
     Raises:
         InvalidArgumentError: it is something else, or lacks a column; or the file is no Parquet file; or
-            see `inventory_files` and `check_times`.
+            see `select_inventory_files` and `check_times`.
         StorageError: the file can't be read.
     """
     if isinstance(inventory, pa.Table):
@@ -86,12 +84,12 @@ def read_inventory(
             table=table,
         )
     rows = found.select(list(COLUMNS))
-    check_times(inventory_files(rows, root=table), table=table)
+    check_times(select_inventory_files(rows, root=table), table=table)
     return rows
 
 
-def inventory_files(inventory: pa.Table, *, root: str) -> pa.Table:
-    """The files of an inventory that are below the root of a table, as `list_files` gives them.
+def select_inventory_files(inventory: pa.Table, *, root: str) -> pa.Table:
+    """Select the files of an inventory below the root of a table, with the columns of `list_files`.
 
     Args:
         inventory: with `COLUMNS`.
@@ -100,23 +98,23 @@ def inventory_files(inventory: pa.Table, *, root: str) -> pa.Table:
     Raises:
         InvalidArgumentError: a column is of the wrong type, or has a null where there must be none.
     """
-    paths = _places(_typed(inventory, "path", pa.string(), root), root)
+    paths = _locate(_cast_column(inventory, "path", pa.string(), root), root)
     columns = {
         "path": paths,
-        "size": _typed(inventory, "length", pa.int64(), root),
-        "modificationTime": _times(inventory, root),
+        "size": _cast_column(inventory, "length", pa.int64(), root),
+        "modificationTime": _read_times(inventory, root),
     }
-    is_file = pc.invert(_typed(inventory, "isDir", pa.bool_(), root))
+    is_file = pc.invert(_cast_column(inventory, "isDir", pa.bool_(), root))
     ours = pc.invert(pc.starts_with(paths, _LOG))
-    # A path without a place has no answer, and is left out.
-    return each_once(pa.table(columns, FOUND).filter(pc.and_(is_file, ours)))
+    # A path without a location is null in the mask, so the filter drops it.
+    return drop_duplicates(pa.table(columns, LISTED_SCHEMA).filter(pc.and_(is_file, ours)))
 
 
 def _read(uri: str, storage_options: Mapping[str, str], table: str) -> pa.Table:
     folder, slash, name = uri.rpartition("/")
     storage = open_storage(folder or slash or ".", storage_options)
     if isinstance(storage, LocalStorage):
-        # The user names the file itself: like the root of a table it may be a link.
+        # The user names the file itself. Like the root of a table, it may be a link.
         folder, name = os.path.split(os.path.realpath(f"{storage.root.rstrip('/')}/{name}"))
         storage = LocalStorage(folder)
     with storage.open(name) as file:
@@ -130,39 +128,41 @@ def _read(uri: str, storage_options: Mapping[str, str], table: str) -> pa.Table:
             ) from error
 
 
-def _places(paths: pa.ChunkedArray, root: str) -> pa.ChunkedArray:
-    """The paths below the root; null for what is somewhere else."""
+def _locate(paths: pa.ChunkedArray, root: str) -> pa.ChunkedArray:
+    """Return the paths below the root; null for those outside."""
     nothing = scalar_of(None, pa.string())
-    places = pc.if_else(pc.match_substring_regex(paths, _WHOLE), nothing, paths)
-    for base in beginnings(root):
+    locations = pc.if_else(pc.match_substring_regex(paths, _WHOLE), nothing, paths)
+    for base in list_root_prefixes(root):
         inside = pc.utf8_slice_codeunits(paths, len(base))
-        places = pc.if_else(pc.starts_with(paths, base), inside, places)
-    return pc.if_else(pc.match_substring_regex(places, IRREGULAR), nothing, places)
+        locations = pc.if_else(pc.starts_with(paths, base), inside, locations)
+    return pc.if_else(pc.match_substring_regex(locations, IRREGULAR), nothing, locations)
 
 
-def _times(inventory: pa.Table, table: str) -> pa.ChunkedArray:
+def _read_times(inventory: pa.Table, table: str) -> pa.ChunkedArray:
     column = inventory["modificationTime"]
     if pa.types.is_timestamp(column.type):
-        # Finer times are cut off; those without a zone are taken for UTC.
+        # Finer times are truncated; times without a zone count as UTC.
         whole = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
         inventory = inventory.set_column(
             inventory.schema.get_field_index("modificationTime"),
             "modificationTime",
             whole.cast(pa.int64()),
         )
-    return _typed(inventory, "modificationTime", pa.int64(), table)
+    return _cast_column(inventory, "modificationTime", pa.int64(), table)
 
 
 def check_times(files: pa.Table, *, table: str, now_ms: int | None = None) -> None:
-    """Refuse times that can't be meant, in an inventory that somebody else has made.
+    """Refuse an inventory with implausible times.
+
+    Times in seconds would all be of 1970 if read as milliseconds, so that a vacuum would delete every file.
 
     Args:
-        files: the files of an inventory, by `inventory_files`.
+        files: the files of an inventory, by `select_inventory_files`.
         table: the table's location.
         now_ms: the time, in epoch ms; by the clock unless given.
 
     Raises:
-        InvalidArgumentError: a file was changed before the year 2000, or will be after a day.
+        InvalidArgumentError: a time is before the year 2000, or more than a day in the future.
     """
     ends = pc.min_max(files["modificationTime"])
     latest_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) + _DAY_MS
@@ -180,13 +180,13 @@ def check_times(files: pa.Table, *, table: str, now_ms: int | None = None) -> No
         raise InvalidArgumentError(
             f"the inventory has the modificationTime {found}{unit}: expected epoch milliseconds, or a "
             f"timestamp, after {_YEAR_2000_MS} ({utc_text(_YEAR_2000_MS)}) and not after {latest_ms} "
-            f"({utc_text(latest_ms)}, tomorrow); by "
-            "times of another unit files would be deleted that are too young",
+            f"({utc_text(latest_ms)}, tomorrow); with times of another unit a vacuum would delete files "
+            "that are too young",
             table=table,
         )
 
 
-def _typed(inventory: pa.Table, name: str, type_: pa.DataType, table: str) -> pa.ChunkedArray:
+def _cast_column(inventory: pa.Table, name: str, type_: pa.DataType, table: str) -> pa.ChunkedArray:
     column = inventory[name]
     integers = pa.types.is_integer(type_) and pa.types.is_integer(column.type)
     texts = pa.types.is_string(type_) and pa.types.is_large_string(column.type)
@@ -197,8 +197,8 @@ def _typed(inventory: pa.Table, name: str, type_: pa.DataType, table: str) -> pa
         )
     if column.null_count and name != "length":
         raise InvalidArgumentError(
-            f"the column {name} of the inventory has {column.null_count} nulls: expected none, for "
-            "without it nothing can be told of a file",
+            f"the column {name} of the inventory has {column.null_count} nulls: expected none, since a "
+            "vacuum can't judge a file without it",
             table=table,
         )
     if not texts:

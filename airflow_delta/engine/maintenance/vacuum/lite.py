@@ -1,14 +1,14 @@
-"""The files that a log names and its table needs no more: what a lite vacuum goes through.
+"""Find the candidates of a lite vacuum: the files that old commits have removed.
 
-Every file that was removed is named by the ``remove`` that did it, and change data files by their ``cdc``.
-So of the commits that have grown older than the retention since the last vacuum, these are the candidates,
-without listing a directory. What no commit names, as the files of a job that died, a full vacuum finds.
+Every removed file is named by a ``remove``, and every change data file by a ``cdc``. So the commits that
+have become older than the retention since the last vacuum name all candidates, without a listing. Only a
+full vacuum finds files that no commit names, such as those of a job that died.
 
-A commit may be older than the retention, and say of a file that it was removed later than that: the clocks
-of a writer and of its store differ. Such a file stays, and the next vacuum begins with that commit.
-
-The commits must be there: where a cleanup of the log has taken one since the last vacuum, what it named
-would stay for ever, and nobody would know. Then a lite vacuum is refused.
+1. `find_lite_versions` finds the commits. If cleanup has deleted one, what it named would stay for ever, so
+   a lite vacuum is refused.
+2. `read_named_files` reads what they name. Clocks of writers and stores differ, so an old commit may record
+   that it removed a file within the retention. That file stays, and the next vacuum begins with that
+   commit.
 """
 
 from __future__ import annotations
@@ -24,60 +24,60 @@ from airflow_delta.engine.arrow.json.reader import NonFileAction
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
-    leads_nowhere,
-    vector_paths,
+    are_irregular,
+    locate_deletion_vectors,
 )
-from airflow_delta.engine.maintenance.table_files.listing import FOUND, each_once
-from airflow_delta.engine.maintenance.table_files.locations import locations
-from airflow_delta.engine.maintenance.table_files.past_versions import version_by
+from airflow_delta.engine.maintenance.table_files.listing import LISTED_SCHEMA, drop_duplicates
+from airflow_delta.engine.maintenance.table_files.locations import locate_paths
+from airflow_delta.engine.maintenance.table_files.past_versions import find_version_at
 from airflow_delta.engine.maintenance.table_files.removals import read_commits
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import LAST_VACUUM
 from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.replay.tombstones import expired
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["NamedFiles", "lite_versions", "named_files"]
+__all__ = ["NamedFiles", "find_lite_versions", "read_named_files"]
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """What commits name and their table may need no more.
+    """The files that commits name and their table may not need any more.
 
     Attributes:
-        files: the files below the root, each once, as `list_files` gives them. Of deletion vectors, and
-            of files whose remove doesn't tell it, the size is null; and so are all times.
-        done: the commits, from the first on, of which that is all. The one after them has removed a file
-            so recently that it must stay.
+        files: the files below the root, each once, with the columns of `list_files`. All times are null,
+            and so is the size of deletion vectors and of files whose remove doesn't have it.
+        done: the commits, from the first on, that name no other file. The commit after them has removed a
+            file within the retention.
     """
 
     files: pa.Table
     done: range
 
 
-def lite_versions(snapshot: Snapshot, cutoff_ms: int, *, vacuumed: int | None) -> range:
-    """The versions whose commits name the candidates; empty where none has grown old.
+def find_lite_versions(snapshot: Snapshot, cutoff_ms: int, *, vacuumed: int | None) -> range:
+    """Find the versions whose commits name the candidates; empty if none is old enough.
 
     Args:
         snapshot: the newest version.
-        cutoff_ms: what is older has outlived the retention, in epoch ms.
-        vacuumed: the last version that the last vacuum has dealt with.
+        cutoff_ms: commits before this time are old enough, in epoch ms.
+        vacuumed: the last version that the last vacuum has covered; None if unknown.
 
     Raises:
-        VersionNotFoundError: cleanup has taken one of the commits.
-        CorruptLogError: a commit should tell its time and doesn't.
+        VersionNotFoundError: cleanup has deleted one of the commits.
+        CorruptLogError: a commit lacks the in-commit timestamp that it must have.
     """
-    newest = version_by(snapshot, cutoff_ms)
-    # A table may have been made anew in the place of one that had more versions.
+    newest = find_version_at(snapshot, cutoff_ms)
+    # A higher version was recorded for another table, which this one has replaced.
     start = 0 if vacuumed is None or vacuumed > snapshot.version else vacuumed + 1
     if newest is None or newest < start:
         return range(start, start)
     first = snapshot.timeline.commits.first
     if start < first:
-        since = "nobody has left one" if vacuumed is None else f"up to version {vacuumed}"
+        since = "none is recorded" if vacuumed is None else f"up to version {vacuumed}"
         raise VersionNotFoundError(
-            f"a lite vacuum needs the commits {start} to {newest}, and cleanup has taken those before "
-            f"{first} (the last vacuum by {LAST_VACUUM}: {since}), so that the files they removed would "
-            "stay for ever; run a full vacuum, after which lite ones go on from there",
+            f"a lite vacuum needs the commits {start} to {newest}, and cleanup has deleted those before "
+            f"{first} (the last vacuum by {LAST_VACUUM}: {since}), so the files that they removed would "
+            "stay for ever; run a full vacuum, from which later lite ones continue",
             table=snapshot.table,
             version=start,
             earliest=first,
@@ -86,8 +86,8 @@ def lite_versions(snapshot: Snapshot, cutoff_ms: int, *, vacuumed: int | None) -
     return range(start, newest + 1)
 
 
-def named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> NamedFiles:
-    """The files that commits have removed, with their deletion vectors, and their change data files.
+def read_named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> NamedFiles:
+    """Read which files commits have removed, with their deletion vectors, and their change data files.
 
     Args:
         snapshot: the newest version.
@@ -98,28 +98,30 @@ def named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> NamedFil
         CorruptLogError: a commit breaks the protocol.
         ObjectNotFoundError: a commit vanished: a cleanup is running.
     """
-    tables, end = [pa.Table.from_batches([], FOUND)], versions.stop
+    tables, end = [pa.Table.from_batches([], LISTED_SCHEMA)], versions.stop
     for _, commits in read_commits(snapshot, versions):
         old = expired(commits.files.removes, cutoff_ms - 1)
         removes = commits.files.removes.filter(old)
         if removes.num_rows < len(old):
             end = min(end, pc.min(commits.files.removes[VERSION].filter(pc.invert(old))).as_py())
-        relative, absolute = vector_paths(removes["deletionVector"], table=snapshot.table)
+        relative, absolute = locate_deletion_vectors(
+            removes["deletionVector"], table=snapshot.table
+        )
         far = absolute.drop_null()
         unknown = pa.nulls(removes.num_rows, pa.int64())
         tables += [
-            _files(locations(removes["path"], root=snapshot.table), removes["size"]),
-            _files(_below(relative), unknown),
-            _files(locations(far, root=snapshot.table), unknown[: len(far)]),
-            *_change_data(commits.non_file_actions, snapshot.table),
+            _make_rows(locate_paths(removes["path"], root=snapshot.table), removes["size"]),
+            _make_rows(_drop_irregular(relative), unknown),
+            _make_rows(locate_paths(far, root=snapshot.table), unknown[: len(far)]),
+            *_read_change_data(commits.non_file_actions, snapshot.table),
         ]
     named = pa.concat_tables(tables)
-    files = each_once(named.filter(named["path"].is_valid()))
+    files = drop_duplicates(named.filter(named["path"].is_valid()))
     return NamedFiles(files, range(versions.start, end))
 
 
-def _change_data(non_file_actions: Sequence[NonFileAction], table: str) -> Iterator[pa.Table]:
-    # A loop over change data files: the reader of commits gives them as dicts.
+def _read_change_data(non_file_actions: Sequence[NonFileAction], table: str) -> Iterator[pa.Table]:
+    # A loop over change data files: the reader of commits returns them as dicts.
     files = [
         AddCdcFile.from_json(action.value, f"commit {action.version}: cdc")
         for action in non_file_actions
@@ -128,13 +130,13 @@ def _change_data(non_file_actions: Sequence[NonFileAction], table: str) -> Itera
     if files:
         paths = pa.chunked_array([array_of([file.path for file in files], pa.string())])
         sizes = array_of([file.size for file in files], pa.int64())
-        yield _files(locations(paths, root=table), sizes)
+        yield _make_rows(locate_paths(paths, root=table), sizes)
 
 
-def _below(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Deletion vector files below the table. What names no file there, nobody has to delete."""
-    return pc.if_else(leads_nowhere(paths), scalar_of(None, pa.string()), paths)
+def _drop_irregular(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the deletion vector files below the table; null for paths that name no file there."""
+    return pc.if_else(are_irregular(paths), scalar_of(None, pa.string()), paths)
 
 
-def _files(paths: pa.ChunkedArray, sizes: pa.Array | pa.ChunkedArray) -> pa.Table:
-    return pa.table([paths, sizes, pa.nulls(len(paths), pa.int64())], schema=FOUND)
+def _make_rows(paths: pa.ChunkedArray, sizes: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return pa.table([paths, sizes, pa.nulls(len(paths), pa.int64())], schema=LISTED_SCHEMA)

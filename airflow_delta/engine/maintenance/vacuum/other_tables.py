@@ -1,12 +1,10 @@
-"""Keep a vacuum off the files of other tables that lie in this table's directory.
+"""Keep a vacuum away from the files of other tables that lie in this table's directory.
 
-A full listing of an object store shows the logs of other tables (`vacuum_scope`). The candidates of a lite
-vacuum are what the log names, an inventory has what its maker put into it, and a listing of a file system
-leaves linked logs out. So there each directory of a file that is to be deleted, and each one between it and
-the root, is asked whether it has a ``_delta_log``.
-
-That is one request for each of these directories, however many files they have. Below the directory of
-another table nothing more is asked.
+A full listing of an object store shows the logs of other tables (``scope.py``). Other candidates don't:
+those of a lite vacuum come from the log, an inventory may be incomplete, and a listing of a file system
+leaves linked logs out. Then `drop_other_tables` asks the store whether the directory of a file to be
+deleted, or one between it and the root, has a ``_delta_log``. That is one request for each directory,
+however many files it has. Directories below another table aren't asked for.
 """
 
 from __future__ import annotations
@@ -26,18 +24,18 @@ from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.maintenance.vacuum.classification import KeptFiles
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["without_other_tables"]
+__all__ = ["drop_other_tables"]
 
 _WORKERS = 32
 
 _MOST_LEVELS = 128
-"""What is deeper stays without a look: nobody writes so deep, and a log can name any path."""
+"""Deeper files stay without a request: nobody writes so deep, and a hostile log can name any path."""
 
 
-def without_other_tables(
+def drop_other_tables(
     files: pa.Table, kept: KeptFiles, storage: Storage, *, is_listed: bool
 ) -> tuple[pa.Table, KeptFiles]:
-    """The files to be deleted that don't lie in the directory of another table; and why the others stay.
+    """Drop the files in directories of other tables, and count them among those that stay.
 
     Args:
         files: what would be deleted, with the column ``path``.
@@ -52,7 +50,7 @@ def without_other_tables(
     if not files.num_rows or (is_listed and storage.capabilities.remote):
         return files, kept
     folders = pc.replace_substring_regex(files["path"], "(?s)(^|/)[^/]*$", "")
-    others = _in_other_tables({*pc.unique(folders).to_pylist()} - {""}, storage)
+    others = _find_in_other_tables({*pc.unique(folders).to_pylist()} - {""}, storage)
     if not others:
         return files, kept
     foreign = pc.is_in(folders, value_set=array_of(sorted(others), pa.string()))
@@ -61,9 +59,9 @@ def without_other_tables(
     return ours, replace(kept, other_tables=kept.other_tables + num_foreign)
 
 
-def _in_other_tables(folders: set[str], storage: Storage) -> set[str]:
-    """The directories that have the log of another table, or lie below one that has."""
-    # A loop over directories: it is they that the store is asked for.
+def _find_in_other_tables(folders: set[str], storage: Storage) -> set[str]:
+    """Return the directories that have the log of another table, or lie below one that has."""
+    # A loop over directories: the store is asked for each of them.
     deep = {folder for folder in folders if folder.count("/") >= _MOST_LEVELS}
     levels: dict[int, set[str]] = defaultdict(set)
     for folder in folders - deep:
@@ -73,15 +71,15 @@ def _in_other_tables(folders: set[str], storage: Storage) -> set[str]:
     inside: set[str] = set()
     for level in sorted(levels):
         below = {folder for folder in levels[level] if folder.rpartition("/")[0] in inside}
-        asked = sorted(levels[level] - below)
-        have_logs = map_ordered(partial(_has_log, storage), asked, workers=workers)
+        unknown = sorted(levels[level] - below)
+        have_logs = map_ordered(partial(_has_log, storage), unknown, workers=workers)
         inside |= below
-        inside |= {folder for folder, has_log in zip(asked, have_logs, strict=True) if has_log}
+        inside |= {folder for folder, has_log in zip(unknown, have_logs, strict=True) if has_log}
     return deep | (inside & folders)
 
 
 def _with_parents(folder: str) -> Iterable[str]:
-    """A directory, after those between the root and it."""
+    """Yield the directories between the root and a directory, then the directory itself."""
     names = folder.split("/")
     return ("/".join(names[:count]) for count in range(1, len(names) + 1))
 
@@ -91,8 +89,8 @@ def _has_log(storage: Storage, folder: str) -> bool:
     try:
         if any(True for _ in storage.walk(log)):
             return True
-        # Only a file system has links, which `walk` leaves out.
+        # On a file system the log may be a link, which `walk` leaves out.
         return not storage.capabilities.remote and any(True for _ in storage.list(log))
     except NotRegularFileError:
-        # The log is a link, or lies behind one: what is there isn't this table's.
+        # The log is a link, or lies behind one, so it isn't this table's.
         return True

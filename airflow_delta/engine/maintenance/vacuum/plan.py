@@ -1,31 +1,23 @@
-"""Plan a vacuum: which files in a table's directory nobody needs any more.
+"""Plan a vacuum: which files in a table's directory no version needs any more.
 
-Writers remove files from a table by a line in its log, and never from the store. A vacuum does that, when
-the retention has passed for which older versions shall stay readable (PROTOCOL.md: "lazily deleted by the
-vacuum command after a user-specified retention period"; ``delta.deletedFileRetentionDuration``).
+Writers remove files from a table in its log, not from the store. A vacuum deletes them when the retention
+of ``delta.deletedFileRetentionDuration`` is over (PROTOCOL.md, "Add File and Remove File").
 
 ====================  ==================================================  ============================
 mode                  candidates                                          finds files no commit names
 ====================  ==================================================  ============================
 ``full``              all files that the store lists                      yes
-full, by inventory    all files that an inventory has                     yes
+full, by inventory    all files in an inventory                           yes
 ``lite``              what commits since the last vacuum have removed     no
 ====================  ==================================================  ============================
 
-Of the candidates these stay (in parentheses the module that knows):
+These candidates stay:
 
-* what the newest version refers to, and what its unexpired tombstones do; also by commits that only the
-  commit owner of a managed table knows: where it can't be asked nothing is planned (`vacuum_references`);
-* what is younger than the retention: the files of a commit that is being made aren't in any log, and
-  change data files are kept for readers of changes;
-* what is hidden, the log above all, and what lies in the directory of another table (`vacuum_scope`,
-  `vacuum_other_tables`).
+* files that the newest version, or one of its unexpired tombstones, refers to (``references.py``);
+* files younger than the retention: they may belong to a commit in the making, or be change data files;
+* hidden files, the log above all (``scope.py``), and those of other tables (``other_tables.py``).
 
-Files outside the table's root are no candidates, whoever refers to them. The other way round nobody knows:
-a shallow clone refers to files of its source, and a vacuum of the source takes them.
-
-The newest version is asked for after the files have been listed, so that no file is looked at that is
-younger than what it is compared with.
+``docs/explanation/how-a-vacuum-keeps-files.md`` has the reasons.
 """
 
 from __future__ import annotations
@@ -43,22 +35,22 @@ from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError, TableStateError
 from airflow_delta.engine.features.protocol import Operation, check_writable
-from airflow_delta.engine.maintenance.table_files.listing import existing, list_files
-from airflow_delta.engine.maintenance.table_files.oldest_restorable import oldest_restorable
-from airflow_delta.engine.maintenance.table_files.past_versions import version_by
-from airflow_delta.engine.maintenance.table_files.removals import removed_since
+from airflow_delta.engine.maintenance.table_files.listing import drop_phantoms, list_files
+from airflow_delta.engine.maintenance.table_files.oldest_restorable import find_oldest_restorable
+from airflow_delta.engine.maintenance.table_files.past_versions import find_version_at
+from airflow_delta.engine.maintenance.table_files.removals import read_removes_since
 from airflow_delta.engine.maintenance.vacuum.classification import (
     KeptFiles,
-    is_expired,
-    is_not_among,
-    sifted,
+    classify_candidates,
+    make_is_deleted,
+    make_is_expired,
 )
-from airflow_delta.engine.maintenance.vacuum.inventory import inventory_files
+from airflow_delta.engine.maintenance.vacuum.inventory import select_inventory_files
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import read_last_vacuum
-from airflow_delta.engine.maintenance.vacuum.lite import lite_versions, named_files
-from airflow_delta.engine.maintenance.vacuum.other_tables import without_other_tables
-from airflow_delta.engine.maintenance.vacuum.references import References, references
-from airflow_delta.engine.maintenance.vacuum.retention import Retention, retention_of
+from airflow_delta.engine.maintenance.vacuum.lite import find_lite_versions, read_named_files
+from airflow_delta.engine.maintenance.vacuum.other_tables import drop_other_tables
+from airflow_delta.engine.maintenance.vacuum.references import References, collect_references
+from airflow_delta.engine.maintenance.vacuum.retention import Retention, choose_retention
 from airflow_delta.engine.maintenance.vacuum.scope import KINDS, Scope
 from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.replay.tombstones import unexpired
@@ -70,26 +62,24 @@ __all__ = [
     "FileTotals",
     "Mode",
     "VacuumPlan",
+    "explain_nothing_to_delete",
+    "find_vacuumed_version",
     "open_for_vacuum",
     "plan_vacuum",
-    "reached_version",
-    "why_nothing",
 ]
 
 Mode = Literal["full", "lite"]
 """Where the candidates come from; see the module."""
 
 _KEY = ("path", "deletionVector")
-
-
 _HOUR_MS = 60 * 60 * 1000
 _EXAMPLES = 5
-"""So many paths show what kind of files would go."""
+"""How many paths a report shows of the files to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileTotals:
-    """So many files, and so many bytes together; those of unknown size count as empty."""
+    """A number of files and their total size in bytes. Files of unknown size count as empty."""
 
     num_files: int
     size_in_bytes: int
@@ -101,16 +91,16 @@ class VacuumPlan:
 
     Attributes:
         table: the table's location.
-        version: the newest version, which says what the table needs.
+        version: the newest version, which decides what the table needs.
         mode: where the candidates come from: ``full``, ``lite`` or ``inventory``.
         retention: how old files must be.
-        files: what is to be deleted, with the columns ``path`` (below the table's root, decoded),
-            ``size`` (bytes; null where a lite vacuum can't know), ``modificationTime`` (epoch ms; null
-            in a lite vacuum) and ``kind`` (``data``, ``deletion vectors`` or ``change data``).
+        files: what is to be deleted, with the columns ``path`` (below the table's root, decoded), ``size``
+            (bytes; null where a lite vacuum doesn't know it), ``modificationTime`` (epoch ms; null in a
+            lite vacuum) and ``kind`` (``data``, ``deletion vectors`` or ``change data``).
         kept: why the other candidates stay.
-        oldest_restorable: the oldest version from which on all are whole when the files are gone.
-        commits: the versions that a lite vacuum has its candidates from; else empty.
-        vacuumed: what is to be noted in ``_last_vacuum_info``; None where it stays as it is.
+        oldest_restorable: the oldest version from which on every version is whole after the vacuum.
+        commits: the versions whose commits name the candidates of a lite vacuum; else empty.
+        vacuumed: the version to write to ``_last_vacuum_info``; None to leave that file as it is.
         reason: why there is nothing to delete, as a sentence; None where there is something.
     """
 
@@ -128,26 +118,26 @@ class VacuumPlan:
     @property
     def total(self) -> FileTotals:
         """All files that are to be deleted."""
-        return _totals(self.files)
+        return _add_up(self.files)
 
     @property
     def by_kind(self) -> Mapping[str, FileTotals]:
-        """The files that are to be deleted, by their kind; every kind is there."""
+        """The files that are to be deleted, by kind, with an entry for every kind."""
         kinds = self.files["kind"]
         return {
-            kind: _totals(self.files.filter(pc.equal(kinds, scalar_of(kind, pa.string()))))
+            kind: _add_up(self.files.filter(pc.equal(kinds, scalar_of(kind, pa.string()))))
             for kind in KINDS
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain JSON values, in which a few files are named and all are counted.
+        """The plan as plain JSON values. It counts all files and names a few.
 
         Returns:
             ``version`` (the newest one), ``mode`` (``full``, ``lite`` or ``inventory``),
-            ``retention_hours``, ``cutoff`` (ISO-8601; what is older may go), ``files`` and ``bytes`` to be
-            deleted, ``by_kind`` the same of each kind of files, ``examples`` (a few of their paths),
-            ``kept`` (how many stay, by reason), ``oldest_restorable`` (from that version on all are whole)
-            and the ``reason`` why nothing goes.
+            ``retention_hours``, ``cutoff`` (ISO-8601; what is older may be deleted), ``files`` and
+            ``bytes`` to be deleted, ``by_kind`` (the same for each kind), ``examples`` (a few of their
+            paths), ``kept`` (how many stay, by reason), ``oldest_restorable`` (all versions from this one
+            on are whole afterwards) and the ``reason`` why nothing is deleted.
         """
         total = self.total
         return {
@@ -187,22 +177,22 @@ def plan_vacuum(
 
     Args:
         storage: where the table is.
-        owners: the commit owners to be asked for the newest version.
-        retention_hours: how old files must be; None for what the table's property says.
+        owners: the commit owners to ask for the newest version.
+        retention_hours: how old files must be; None for the table's property.
         mode: where the candidates come from.
-        inventory: files to be looked at in place of a listing; see `vacuum_inventory`.
+        inventory: files to look at instead of a listing; see ``inventory.py``.
         enforce_retention: refuse less than the table's property says.
         now_ms: the time, in epoch ms; by the clock unless given.
 
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
-        CommitOwnerError: the commit owner can't tell the newest version.
-        RetentionError: less was asked for than the property says; or more, and the log doesn't reach
-            back so far.
-        VersionNotFoundError: a lite vacuum needs commits that cleanup has taken.
+        CommitOwnerError: the commit owner can't report the newest version.
+        RetentionError: the retention is shorter than the table's property; or longer, and the log doesn't
+            reach back so far.
+        VersionNotFoundError: a lite vacuum needs commits that cleanup has deleted.
         InvalidArgumentError: an argument makes no sense.
         CorruptLogError: the log is damaged, or a path in it can't be decoded.
-        DeletionVectorError: a deletion vector's file can't be told.
+        DeletionVectorError: a deletion vector's descriptor doesn't name a file.
         StorageError: the store failed.
     """
     if mode not in get_args(Mode) or (mode == "lite" and inventory is not None):
@@ -212,26 +202,29 @@ def plan_vacuum(
             table=storage.root,
         )
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    retain = partial(retention_of, hours=retention_hours, now_ms=now_ms, enforce=enforce_retention)
+    retain = partial(
+        choose_retention, hours=retention_hours, now_ms=now_ms, enforce=enforce_retention
+    )
     before = open_for_vacuum(storage, owners)
     retention = retain(before.properties)
     if mode == "lite":
-        return _lite_plan(before, retention)
+        return _plan_lite(before, retention)
     if inventory is not None:
-        found, listed = inventory_files(inventory, root=storage.root), None
+        found, listed = select_inventory_files(inventory, root=storage.root), None
     else:
-        found, listed = _listed(storage), before.version
+        found, listed = _list_candidates(storage), before.version
+    # Opened after the listing, so that no listed file is younger than the version it is compared with.
     newest = open_for_vacuum(storage, owners)
     snapshot = before if newest.version == before.version else newest
-    return _full_plan(snapshot, found, retain(snapshot.properties), listed=listed)
+    return _plan_full(snapshot, found, retain(snapshot.properties), listed=listed)
 
 
 def open_for_vacuum(storage: Storage, owners: CommitOwners) -> Snapshot:
-    """The newest version, of a table that may be written.
+    """Open the newest version, and check that the engine can write the table.
 
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
-        CommitOwnerError: the commit owner can't tell the newest version.
+        CommitOwnerError: the commit owner can't report the newest version.
         DeltaError: the table can't be read.
     """
     snapshot = open_newest(storage, owners=owners, for_writing=True)
@@ -241,25 +234,25 @@ def open_for_vacuum(storage: Storage, owners: CommitOwners) -> Snapshot:
     return snapshot
 
 
-def _listed(storage: Storage) -> pa.Table:
+def _list_candidates(storage: Storage) -> pa.Table:
     try:
         return list_files(storage)
     except StorageError as error:
-        # Clients of object stores refuse a listing with such a name in it as a whole.
+        # Clients of object stores refuse a whole listing if it has such a name.
         if "invalid path" not in error.message:
             raise
         raise StorageError(
-            f"{error.message}. An object with such a name can't be listed, so that a full vacuum by a "
-            "listing isn't possible: run a lite vacuum, give an inventory, or remove the object",
+            f"{error.message}. An object with such a name can't be listed, so a full vacuum by a listing "
+            "isn't possible: run a lite vacuum, pass an inventory, or delete the object",
             table=storage.root,
             **error.facts,
         ) from error
 
 
-def _full_plan(
+def _plan_full(
     snapshot: Snapshot, found: pa.Table, retention: Retention, *, listed: int | None
 ) -> VacuumPlan:
-    """The plan for the files that were found.
+    """Make the plan for the files that were found.
 
     Args:
         snapshot: the newest version.
@@ -267,18 +260,20 @@ def _full_plan(
         retention: how old they must be.
         listed: the version at which all files were found; None for those of an inventory.
     """
-    live = references([snapshot.files(columns=_KEY)], table=snapshot.table)
-    protected = live | _recent(snapshot, retention)
+    live = collect_references([snapshot.files(columns=_KEY)], table=snapshot.table)
+    protected = live | _collect_recently_removed(snapshot, retention)
     scope, is_listed = Scope.of(snapshot), listed is not None
-    files, kept = sifted(found, scope, protected, retention.cutoff_ms, is_listed=is_listed)
-    files, kept = without_other_tables(files, kept, snapshot.storage, is_listed=is_listed)
+    files, kept = classify_candidates(
+        found, scope, protected, retention.cutoff_ms, is_listed=is_listed
+    )
+    files, kept = drop_other_tables(files, kept, snapshot.storage, is_listed=is_listed)
     vacuumed = None
     if listed is None:
-        is_gone = is_expired(protected, retention, deleted=files)
+        is_gone = make_is_expired(protected, retention, deleted=files)
     else:
-        files = existing(files, snapshot.storage)
-        is_gone = is_not_among(found, files, live)
-        vacuumed = reached_version(snapshot, retention)
+        files = drop_phantoms(files, snapshot.storage)
+        is_gone = make_is_deleted(found, files, live)
+        vacuumed = find_vacuumed_version(snapshot, retention)
     return VacuumPlan(
         snapshot.table,
         snapshot.version,
@@ -286,25 +281,25 @@ def _full_plan(
         retention,
         files,
         kept,
-        oldest_restorable(snapshot, is_gone, listed=listed),
+        find_oldest_restorable(snapshot, is_gone, listed=listed),
         vacuumed=vacuumed,
-        reason=None if files.num_rows else why_nothing(found.num_rows, kept),
+        reason=None if files.num_rows else explain_nothing_to_delete(found.num_rows, kept),
     )
 
 
-def _lite_plan(snapshot: Snapshot, retention: Retention) -> VacuumPlan:
+def _plan_lite(snapshot: Snapshot, retention: Retention) -> VacuumPlan:
     storage, cutoff_ms = snapshot.storage, retention.cutoff_ms
     vacuumed = read_last_vacuum(storage)
-    versions = lite_versions(snapshot, cutoff_ms, vacuumed=vacuumed)
-    live = references([snapshot.files(columns=_KEY)], table=snapshot.table)
-    protected = live | _recent(snapshot, retention)
-    named = named_files(snapshot, versions, cutoff_ms)
+    versions = find_lite_versions(snapshot, cutoff_ms, vacuumed=vacuumed)
+    live = collect_references([snapshot.files(columns=_KEY)], table=snapshot.table)
+    protected = live | _collect_recently_removed(snapshot, retention)
+    named = read_named_files(snapshot, versions, cutoff_ms)
     found = named.files
     scope = Scope.of(snapshot)
-    files, kept = sifted(found, scope, protected, cutoff_ms, is_listed=False)
-    files, kept = without_other_tables(files, kept, storage, is_listed=False)
+    files, kept = classify_candidates(found, scope, protected, cutoff_ms, is_listed=False)
+    files, kept = drop_other_tables(files, kept, storage, is_listed=False)
     if versions:
-        reason = why_nothing(found.num_rows, kept)
+        reason = explain_nothing_to_delete(found.num_rows, kept)
     else:
         reason = f"no commit from version {versions.start} on is older than the retention"
     return VacuumPlan(
@@ -314,54 +309,54 @@ def _lite_plan(snapshot: Snapshot, retention: Retention) -> VacuumPlan:
         retention,
         files,
         kept,
-        oldest_restorable(snapshot, is_expired(protected, retention, deleted=files)),
+        find_oldest_restorable(snapshot, make_is_expired(protected, retention, deleted=files)),
         commits=versions,
         vacuumed=named.done[-1] if named.done else None,
         reason=None if files.num_rows else reason,
     )
 
 
-def _recent(snapshot: Snapshot, retention: Retention) -> References:
-    """The files that were removed so recently that they must stay."""
+def _collect_recently_removed(snapshot: Snapshot, retention: Retention) -> References:
+    """Collect the files that were removed within the retention."""
     removes = snapshot.state.removes((*_KEY, "deletionTimestamp"))
     actions = [unexpired(removes, retention.cutoff_ms - 1)]
     longer = retention.duration_ms > retention.configured_ms
-    actions += removed_since(snapshot, retention.cutoff_ms, all_needed=longer)
-    return references(actions, table=snapshot.table)
+    actions += read_removes_since(snapshot, retention.cutoff_ms, all_needed=longer)
+    return collect_references(actions, table=snapshot.table)
 
 
-def reached_version(snapshot: Snapshot, retention: Retention) -> int | None:
-    """The last version whose removed files a full vacuum has seen to; None where that is known by now.
+def find_vacuumed_version(snapshot: Snapshot, retention: Retention) -> int | None:
+    """Find the last version whose removed files a full vacuum deletes; None if it is recorded already.
 
     Args:
         snapshot: the newest version.
-        retention: that of the vacuum.
+        retention: the retention of the vacuum.
     """
     try:
-        version = version_by(snapshot, retention.cutoff_ms)
+        version = find_version_at(snapshot, retention.cutoff_ms)
     except TableStateError:
-        # No more than a note depends on the times of commits here.
+        # Only the record of the last vacuum depends on the times of commits here.
         return None
-    noted = read_last_vacuum(snapshot.storage)
-    known = noted is not None and noted <= snapshot.version
-    if version is None or (known and noted is not None and noted >= version):
+    recorded = read_last_vacuum(snapshot.storage)
+    is_known = recorded is not None and recorded <= snapshot.version
+    if version is None or (is_known and recorded is not None and recorded >= version):
         return None
     return version
 
 
-def why_nothing(num_found: int, kept: KeptFiles) -> str:
-    """Why there is nothing to delete, as a sentence.
+def explain_nothing_to_delete(num_found: int, kept: KeptFiles) -> str:
+    """Explain why there is nothing to delete, as a sentence.
 
     Args:
         num_found: how many candidates there are.
         kept: why they stay.
     """
     return (
-        f"of {num_found:,} files that were looked at the table needs {kept.referenced:,}, for its newest "
-        f"version or for older ones within the retention; of the others {kept.young:,} are younger than "
-        f"the retention, {kept.hidden:,} are hidden and {kept.other_tables:,} belong to other tables"
+        f"of {num_found:,} candidates the table needs {kept.referenced:,}, for its newest version or older "
+        f"ones within the retention; of the others {kept.young:,} are younger than the retention, "
+        f"{kept.hidden:,} are hidden and {kept.other_tables:,} belong to other tables"
     )
 
 
-def _totals(files: pa.Table) -> FileTotals:
+def _add_up(files: pa.Table) -> FileTotals:
     return FileTotals(files.num_rows, pc.sum(files["size"]).as_py() or 0)

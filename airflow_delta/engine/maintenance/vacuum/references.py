@@ -1,16 +1,16 @@
-"""What must stay: the files that a table refers to, in every spelling that may mean them.
+"""Collect the files that a vacuum must keep, in every spelling that may mean them.
 
-Live files, and removed ones whose tombstones haven't expired; the deletion vectors of both. A file is
-protected where its location is
+These are the live files, the removed files whose tombstones haven't expired, and the deletion vectors of
+both. A file stays if its location is
 
-* a path of the log, decoded once, with the segments resolved that a file system resolves;
-* a path of the log as it stands there, for writers that don't encode (edge cases I5): one file more that
-  stays is nothing beside one less;
-* what an absolute path ends with. Locations have many names (links, mounts, ``s3`` and ``s3a``, an account
-  or a container first), so that ``/mnt/lake/t/k=1/a.parquet`` may well be ``k=1/a.parquet`` of this table;
-* a path that reads as if it had a scheme, as it stands there: ``a:1.parquet`` may be a file's name.
+* a path of the log, decoded once, with dot segments resolved as a file system does;
+* a path of the log as it stands there, for writers that don't encode;
+* the end of an absolute path. Locations have many names (links, mounts, ``s3`` and ``s3a``), so
+  ``/mnt/lake/t/k=1/a.parquet`` may well be ``k=1/a.parquet`` of this table;
+* a path that seems to have a scheme, as it stands there: ``a:1.parquet`` may be a file's name.
 
-Change data files belong to their commit, not to the state. They stay as long as they are young.
+Too many spellings keep some files too long; too few would lose data. Change data files belong to their
+commit and not to the state, so they stay as long as they are young.
 """
 
 from __future__ import annotations
@@ -23,28 +23,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of
-from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
+    locate_deletion_vectors,
+)
 from airflow_delta.engine.maintenance.table_files.locations import (
     IRREGULAR,
-    decoded,
-    is_far,
-    mapped,
+    are_absolute,
+    decode_paths,
+    map_chunks,
 )
-from airflow_delta.engine.maintenance.table_files.path_endings import all_endings, longest_of
+from airflow_delta.engine.maintenance.table_files.path_endings import (
+    iter_known_endings,
+    longest_length,
+)
 
-__all__ = ["References", "last_segments", "references"]
+__all__ = ["References", "collect_references", "get_file_names"]
 
 _TEXT = pa.large_string()
-"""Of which an array, and a table of what is in one, may have more than 2 GB."""
+"""An array of plain strings, and a lookup set of them, can't exceed 2 GB."""
 
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """The files that must stay.
+    """The files that a vacuum must keep.
 
     Attributes:
         near: paths below the root, in all spellings.
-        far: absolute paths, likewise.
+        far: absolute paths, in all spellings.
     """
 
     near: pa.ChunkedArray
@@ -53,28 +58,30 @@ class References:
     def __or__(self, others: References) -> References:
         """The files of both."""
         return References(
-            _joined([*self.near.chunks, *others.near.chunks]),
-            _joined([*self.far.chunks, *others.far.chunks]),
+            _join([*self.near.chunks, *others.near.chunks]),
+            _join([*self.far.chunks, *others.far.chunks]),
         )
 
-    def protect(self, places: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Which files must stay, by their locations; false for a null."""
-        named = pc.is_in(places.cast(_TEXT), value_set=self.near)
+    def protect(self, locations: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return which files must stay, by their locations; false for a null."""
+        named = pc.is_in(locations.cast(_TEXT), value_set=self.near)
         if not len(self.far):
             return named
-        hits = pc.is_in(last_segments(places), value_set=last_segments(self.far))
-        suspects = {*places.filter(hits).to_pylist()}
-        longest = longest_of(suspects)
-        wanted = pc.is_in(last_segments(self.far), value_set=last_segments(places.filter(hits)))
-        # A loop over absolute paths with the name of a candidate: mostly nothing.
+        hits = pc.is_in(get_file_names(locations), value_set=get_file_names(self.far))
+        suspects = {*locations.filter(hits).to_pylist()}
+        longest = longest_length(suspects)
+        wanted = pc.is_in(
+            get_file_names(self.far), value_set=get_file_names(locations.filter(hits))
+        )
+        # A loop over absolute paths that share a name with a candidate: mostly none.
         ends: set[str] = set()
         for path in self.far.filter(wanted).to_pylist():
-            ends.update(all_endings(path, suspects, longest=longest))
-        return pc.or_(named, pc.is_in(places, value_set=array_of(sorted(ends), pa.string())))
+            ends.update(iter_known_endings(path, suspects, longest=longest))
+        return pc.or_(named, pc.is_in(locations, value_set=array_of(sorted(ends), pa.string())))
 
 
-def references(actions: Iterable[pa.Table], *, table: str) -> References:
-    """The files that actions refer to.
+def collect_references(actions: Iterable[pa.Table], *, table: str) -> References:
+    """Collect the files that actions refer to.
 
     Args:
         actions: adds and removes, each with at least ``path`` and ``deletionVector``.
@@ -87,49 +94,47 @@ def references(actions: Iterable[pa.Table], *, table: str) -> References:
     near: list[pa.Array] = []
     far: list[pa.Array] = []
     for rows in actions:
-        relative, absolute = vector_paths(rows["deletionVector"], table=table)
-        near += _all(relative.drop_null())
+        relative, absolute = locate_deletion_vectors(rows["deletionVector"], table=table)
+        near += _with_resolved(relative.drop_null())
         for paths in (rows["path"], absolute.drop_null()):
-            apart = is_far(paths)
-            spelled = (
-                _spellings(paths) if apart is None else _spellings(paths.filter(pc.invert(apart)))
-            )
-            near += spelled
-            if apart is not None:
-                absolute_paths = paths.filter(apart)
-                far += _spellings(absolute_paths)
-                near += _spellings(_without_authority(absolute_paths))
-    return References(_joined(near), _joined(far))
+            far_mask = are_absolute(paths)
+            near_paths = paths if far_mask is None else paths.filter(pc.invert(far_mask))
+            near += _list_spellings(near_paths)
+            if far_mask is not None:
+                absolute_paths = paths.filter(far_mask)
+                far += _list_spellings(absolute_paths)
+                near += _list_spellings(_without_authority(absolute_paths))
+    return References(_join(near), _join(far))
 
 
-def last_segments(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The names of files, by their paths."""
+def get_file_names(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the last segments of paths."""
     return pc.replace_substring_regex(paths.cast(_TEXT), "(?s)^.*/", "")
 
 
-def _spellings(paths: pa.ChunkedArray) -> list[pa.Array]:
-    plain = decoded(paths)
+def _list_spellings(paths: pa.ChunkedArray) -> list[pa.Array]:
+    plain = decode_paths(paths)
     literal = paths.filter(pc.match_substring(paths, "%"))
-    return [*_all(plain), *_all(literal)]
+    return [*_with_resolved(plain), *_with_resolved(literal)]
 
 
-def _all(texts: pa.ChunkedArray) -> list[pa.Array]:
-    """The texts, and the irregular ones among them as a file system resolves them."""
+def _with_resolved(texts: pa.ChunkedArray) -> list[pa.Array]:
+    """Return the texts, and the irregular ones once more, as a file system resolves them."""
     irregular = texts.filter(pc.match_substring_regex(texts, IRREGULAR))
-    resolved = mapped(_resolved, irregular)
+    resolved = map_chunks(_resolve, irregular)
     return [*texts.chunks, *resolved.chunks]
 
 
-def _resolved(texts: pa.Array) -> pa.Array:
-    # A loop in Python: no writer that is known makes such paths.
+def _resolve(texts: pa.Array) -> pa.Array:
+    # A loop in Python: no known writer makes such paths.
     return array_of([posixpath.normpath(text) for text in texts.to_pylist()], pa.string())
 
 
-def _joined(chunks: list[pa.Array]) -> pa.ChunkedArray:
+def _join(chunks: list[pa.Array]) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.cast(_TEXT) for chunk in chunks], _TEXT)
 
 
 def _without_authority(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The paths with a scheme and no more than that: their first segment may be a file's name."""
+    """Return the paths that have a scheme but no authority: their first segment may be a file's name."""
     plain = pc.invert(pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://")))
     return paths.filter(plain)

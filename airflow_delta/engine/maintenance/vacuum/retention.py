@@ -1,14 +1,13 @@
-"""How old a file must be for a vacuum to take it.
+"""Choose how old a file must be before a vacuum deletes it.
 
-``delta.deletedFileRetentionDuration`` says it, a week unless set, and whoever shortens it for one run risks
-more than old versions: queries that are under way lose their files, and commits that are being made lose
-what they have written. So a shorter retention is refused unless the caller insists.
+The table's property ``delta.deletedFileRetentionDuration`` says it, a week unless set.
 
-A longer one is honoured to the letter. It isn't enough to count back further: checkpoints forget tombstones
-that are older than the property says, and without the tombstone a file would be as good as an orphan. So
-the commits since then are read (`vacuum_log.removed_since`), and must still be there. Where it is the
-property itself that was raised, they are read as far as they are there: a checkpoint made before that has
-forgotten tombstones by the old value, and which it was nobody tells.
+* A shorter retention is refused unless the caller insists. It would take files from queries that are
+  running, and from commits in the making.
+* A longer retention needs more than a larger number: checkpoints drop tombstones by the table's property,
+  and without its tombstone a file looks like an orphan. So the commits since then are read
+  (`read_removes_since`), and must exist. If the property itself was raised, those that exist are read: an
+  older checkpoint has dropped tombstones by the old value, and the log doesn't say when that was.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from airflow_delta.engine.model.arguments import wrong_argument
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.times import duration_text, utc_datetime
 
-__all__ = ["Retention", "check_hours", "retention_of"]
+__all__ = ["Retention", "check_hours", "choose_retention"]
 
 _HOUR_MS = 60 * 60 * 1000
-_MOST_HOURS = 10**9  # far beyond what there is, and within 64 bits of milliseconds
+_MOST_HOURS = 10**9  # far more than anybody needs, and within 64 bits of milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,9 @@ class Retention:
     """How long files are kept.
 
     Attributes:
-        duration_ms: for so long, in ms.
-        cutoff_ms: what is older than that may go: written, or removed, before this time, in epoch ms.
-        configured_ms: what the table's property says, in ms.
+        duration_ms: how long, in ms.
+        cutoff_ms: files written or removed before this time may be deleted, in epoch ms.
+        configured_ms: the table's property, in ms.
     """
 
     duration_ms: int
@@ -43,12 +42,12 @@ class Retention:
 
     @property
     def cutoff(self) -> datetime | None:
-        """What was written or removed before may go, in UTC; None where that is before the year 1."""
+        """The time before which files may be deleted, in UTC; None if it is before the year 1."""
         return utc_datetime(self.cutoff_ms)
 
 
 def check_hours(hours: object, *, table: str) -> None:
-    """Make sure that an argument is a number of hours, or None.
+    """Check that an argument is a number of hours, or None.
 
     Raises:
         InvalidArgumentError: it isn't.
@@ -64,20 +63,20 @@ def check_hours(hours: object, *, table: str) -> None:
         raise wrong_argument("retention_hours", expected, hours, table=table)
 
 
-def retention_of(
+def choose_retention(
     properties: TableProperties, hours: float | None, *, now_ms: int, enforce: bool
 ) -> Retention:
-    """The retention of a vacuum.
+    """Choose the retention of a vacuum.
 
     Args:
         properties: the table's.
-        hours: what was asked for; None for what the table's property says.
+        hours: the requested hours; None for the table's property.
         now_ms: the time, in epoch ms.
-        enforce: refuse less than the property says.
+        enforce: refuse less than the property.
 
     Raises:
         InvalidArgumentError: the hours are no such number.
-        RetentionError: they are less than the property says.
+        RetentionError: they are less than the property.
         InvalidTableError: the property can't be read.
     """
     check_hours(hours, table=properties.table)
@@ -85,10 +84,10 @@ def retention_of(
     duration = configured if hours is None else round(hours * _HOUR_MS)
     if enforce and duration < configured:
         raise RetentionError(
-            f"a retention of {duration_text(duration)} was asked for, and the table keeps removed files "
-            f"for {duration_text(configured)} (delta.deletedFileRetentionDuration): queries and writers "
-            "that are under way may need younger files. Ask for no less, or change the property; whoever "
-            "is sure that nobody else uses the table sets enforce_retention=False",
+            f"the requested retention is {duration_text(duration)}, but the table keeps removed files for "
+            f"{duration_text(configured)} (delta.deletedFileRetentionDuration): running queries and "
+            "writers may need younger files. Request at least that, or change the property. If you are "
+            "sure that nobody else uses the table, set enforce_retention=False",
             table=properties.table,
             retention_ms=duration,
             configured_ms=configured,

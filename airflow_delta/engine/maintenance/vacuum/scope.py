@@ -1,19 +1,18 @@
-"""Which files of a table's directory a vacuum may look at, and what kind of file each is.
+"""Decide which files of a table's directory a vacuum may touch, and what kind of file each is.
 
 =============================================  ====================================================
-a path below the root                          what a vacuum thinks of it
+a path below the root                          how a vacuum treats it
 =============================================  ====================================================
-a segment begins with ``_`` or ``.``           hidden: the log, files in the making, what other
-                                               programs keep there; it stays
+a segment begins with ``_`` or ``.``           hidden: the log, files in the making, files of other
+                                               programs; it stays
 except ``_change_data`` at the root            change data files ("Change Data Files")
 except ``_x=…`` for a partition column ``_x``  the directory of a partition
-``metadata`` at the root, with Iceberg         Iceberg's metadata, for tables that have it; it stays
+``metadata`` at the root, with Iceberg         Iceberg's metadata, if the table has it; it stays
 below a directory with a ``_delta_log``        of another table; it stays
-longer than a file's path can be               made up, by a log; it stays (`path_endings`)
+longer than a file's path can be               invented by a log; it stays (``path_endings.py``)
 =============================================  ====================================================
 
-A partition column may be called by its name or by its physical name, as directories were made under
-either.
+A partition column may appear by its name or by its physical name, since directories are named by either.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ __all__ = [
     "DELETION_VECTORS",
     "KINDS",
     "Scope",
-    "kinds_of",
-    "of_other_tables",
-    "roots_of_other_tables",
+    "are_in_other_tables",
+    "find_kinds",
+    "find_roots_of_other_tables",
 ]
 
 DATA, DELETION_VECTORS, CHANGE_DATA = "data", "deletion vectors", "change data"
 KINDS = (DATA, DELETION_VECTORS, CHANGE_DATA)
-"""What files are for; ``data`` is all that isn't one of the others."""
+"""The kinds of files; ``data`` is everything that isn't one of the others."""
 
 _CHANGES = "_change_data/"
 _LOG = "/_delta_log/"
@@ -55,8 +54,8 @@ class Scope:
     """What is hidden in a table's directory.
 
     Attributes:
-        partitions: the names of partition columns that begin like what is hidden.
-        iceberg: whether Iceberg's metadata is there.
+        partitions: the names of partition columns that begin with ``_`` or ``.``.
+        iceberg: whether the table has Iceberg's metadata.
     """
 
     partitions: tuple[str, ...]
@@ -64,7 +63,7 @@ class Scope:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Scope:
-        """That of a table.
+        """The scope of a table.
 
         Raises:
             InvalidTableError: a column lacks its physical name.
@@ -76,13 +75,13 @@ class Scope:
         formats = snapshot.properties.raw.get(_ICEBERG, "").split(",")
         return cls(hidden, "iceberg" in {each.strip().lower() for each in formats})
 
-    def hidden(self, paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    def are_hidden(self, paths: pa.ChunkedArray) -> pa.ChunkedArray:
         """Which paths stay because they are hidden.
 
         Args:
             paths: below the root, decoded.
         """
-        # What may begin so is taken away; if there is more that begins so, it is hidden.
+        # Cut off the allowed prefixes. A path that still has a hidden segment is hidden.
         open_ = pc.replace_substring_regex(paths, f"^{_CHANGES}", "")
         if self.partitions:
             names = "|".join(map(re.escape, self.partitions))
@@ -93,8 +92,8 @@ class Scope:
         return pc.or_(mask, pc.starts_with(paths, "metadata/")) if self.iceberg else mask
 
 
-def roots_of_other_tables(paths: pa.ChunkedArray) -> pa.Array:
-    """The directories of other tables, with a slash behind them, as far as their logs are among paths.
+def find_roots_of_other_tables(paths: pa.ChunkedArray) -> pa.Array:
+    """Find the directories of other tables whose logs are among the paths, with a trailing slash.
 
     Args:
         paths: below the root of a table, but for its log.
@@ -103,18 +102,18 @@ def roots_of_other_tables(paths: pa.ChunkedArray) -> pa.Array:
     return pc.unique(pc.replace_substring_regex(logs, f"(?s){_LOG}.*", "/"))
 
 
-def of_other_tables(paths: pa.ChunkedArray, roots: pa.Array) -> pa.ChunkedArray:
+def are_in_other_tables(paths: pa.ChunkedArray, roots: pa.Array) -> pa.ChunkedArray:
     """Which paths lie in the directory of another table.
 
     Args:
         paths: below the root of a table, but for its log.
-        roots: the directories of other tables, by `roots_of_other_tables`.
+        roots: the directories of other tables, by `find_roots_of_other_tables`.
     """
     inside = pc.match_substring(paths, _LOG)
     if not len(roots):
         return inside
-    # A loop over directories with files: there may be as many other tables, so that comparing each with
-    # each would take for ever.
+    # A loop over directories with files. There may be as many other tables, so they aren't compared pair by
+    # pair.
     others = {*roots.to_pylist()}
     folders = pc.replace_substring_regex(paths, "(?s)[^/]*$", "")
     foreign = [folder for folder in pc.unique(folders).to_pylist() if _is_in(folder, others)]
@@ -122,7 +121,7 @@ def of_other_tables(paths: pa.ChunkedArray, roots: pa.Array) -> pa.ChunkedArray:
 
 
 def _is_in(folder: str, roots: set[str]) -> bool:
-    """Whether a directory, with a slash behind it, is one of some or lies in one."""
+    """Whether a directory, with a trailing slash, is one of the roots or lies in one."""
     slash = folder.find("/")
     while slash >= 0:
         if folder[: slash + 1] in roots:
@@ -131,8 +130,8 @@ def _is_in(folder: str, roots: set[str]) -> bool:
     return False
 
 
-def kinds_of(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What each file is for, of `KINDS`.
+def find_kinds(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the kind of each file, one of `KINDS`.
 
     Args:
         paths: below the root, decoded.

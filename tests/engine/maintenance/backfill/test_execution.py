@@ -25,7 +25,7 @@ from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.watched_owner import WatchedOwner
 
 SCHEMA = StructType((StructField("id", LONG),))
-DOWN = CommitOwnerUnavailableError("the books are out of reach", owner="books")
+DOWN = CommitOwnerUnavailableError("the database is out of reach", owner="owner-db")
 
 
 class Boasting:
@@ -50,11 +50,11 @@ def owner() -> WatchedOwner:
 def table(tmp_path: Path, owner: WatchedOwner) -> DeltaTable:
     """Versions 0 to 5; only version 0 is backfilled."""
     properties = {
-        "delta.managedCommit.commitOwner": "books",
+        "delta.managedCommit.commitOwner": "owner-db",
         "delta.managedCommit.commitOwnerConf": json.dumps({"backfill": "on-request"}),
     }
     table = DeltaTable.create(
-        str(tmp_path), SCHEMA, properties=properties, commit_owners={"books": owner}
+        str(tmp_path), SCHEMA, properties=properties, commit_owners={"owner-db": owner}
     )
     for n in range(5):
         append(table, f"f{n}")
@@ -77,7 +77,7 @@ def test_the_status_of_a_managed_table(tmp_path: Path, table: DeltaTable) -> Non
     status = table.commit_status()
     assert (status.table, status.owner, status.standing) == (
         str(tmp_path),
-        "books",
+        "owner-db",
         Standing.ACTIVE,
     )
     assert (status.ratified_version, status.backfilled_version, status.lag) == (5, 0, 5)
@@ -93,7 +93,7 @@ def test_the_status_of_a_table_of_the_file_system(tmp_path: Path) -> None:
     assert (status.ratified_version, status.backfilled_version, status.lag) == (1, 1, 0)
 
 
-def test_the_log_tells_what_is_backfilled_though_the_books_do_not(
+def test_the_log_decides_what_is_backfilled_and_not_the_owners_record(
     table: DeltaTable, owner: WatchedOwner
 ) -> None:
     """Somebody backfills while the owner answers; an owner that never ratified says -1."""
@@ -107,7 +107,7 @@ def test_the_log_tells_what_is_backfilled_though_the_books_do_not(
 
 
 def test_without_the_owner_there_is_no_status(table: DeltaTable, owner: WatchedOwner) -> None:
-    with pytest.raises(CommitOwnerUnavailableError, match="'books' isn't known here"):
+    with pytest.raises(CommitOwnerUnavailableError, match="'owner-db' isn't known here"):
         DeltaTable(table.uri).commit_status()
     owner.fail(DOWN)
     for ask in (table.commit_status, table.backfill):
@@ -126,7 +126,7 @@ def test_commits_are_backfilled_up_to_a_version(table: DeltaTable, version: int 
     for commit in plan.commits:
         copy = table.storage.read(commit_path(commit.version))
         assert copy == table.storage.read(commit.path)
-    assert (result.owner, result.ratified_version) == ("books", 5)
+    assert (result.owner, result.ratified_version) == ("owner-db", 5)
     assert (result.backfilled_version, result.num_backfilled) == (last, last)
     assert result.lag == 5 - last
     assert Peer(table.uri).version() == last
@@ -145,7 +145,7 @@ def test_what_is_backfilled_is_left_alone(table: DeltaTable) -> None:
 
 
 def test_what_is_not_ratified_can_not_be_backfilled(table: DeltaTable) -> None:
-    with pytest.raises(VersionNotFoundError, match=r"'books' has ratified is 5") as caught:
+    with pytest.raises(VersionNotFoundError, match=r"'owner-db' has ratified is 5") as caught:
         table.backfill(6)
     assert (caught.value.version, caught.value.latest) == (6, 5)
     with pytest.raises(InvalidArgumentError, match="versions begin at 0"):
@@ -162,7 +162,7 @@ def test_a_table_of_the_file_system_has_nothing_to_backfill(tmp_path: Path) -> N
 def test_a_backfill_that_breaks_off_is_gone_on_with(
     tmp_path: Path, table: DeltaTable, owner: WatchedOwner
 ) -> None:
-    broken = DeltaTable(str(tmp_path), commit_owners={"books": owner})
+    broken = DeltaTable(str(tmp_path), commit_owners={"owner-db": owner})
     fault = Fault("create", 0, How.FAIL, suffix=commit_path(3))
     broken.__dict__["storage"] = FaultyStorage(table.storage, fault)
     with pytest.raises(StorageError, match="the connection broke"):
@@ -183,7 +183,7 @@ def test_a_backfill_claims_nothing_that_the_log_does_not_have(
             table.backfill(wanted)
         assert (caught.value.version, caught.value.found, caught.value.latest) == (4, 2, 5)
     owner.inner = Boasting(owner.inner)  # type: ignore[assignment]
-    with pytest.raises(CorruptLogError, match=r"says that .* up to 5 are .* log is 2") as caught:
+    with pytest.raises(CorruptLogError, match=r"reports .* up to 5 as .* log is 2") as caught:
         table.backfill()
     assert (caught.value.version, caught.value.found) == (5, 2)
     assert logged(table) == [0, 1, 2]
@@ -227,7 +227,7 @@ def test_a_compaction_is_of_what_is_backfilled_and_can_have_it_backfilled(
     assert table.compact_log(2, backfill_first=True).plan.end == 5
 
 
-def test_a_version_that_is_not_ratified_is_told_as_such(table: DeltaTable) -> None:
+def test_a_version_that_is_not_ratified_is_refused_as_such(table: DeltaTable) -> None:
     with pytest.raises(VersionNotFoundError, match="has ratified is 5"):
         table.checkpoint(6, backfill_first=True)
 

@@ -22,9 +22,9 @@ from airflow_delta.engine.maintenance.check.findings import (
     CheckReport,
     Depth,
     Finding,
-    named,
+    join_names,
+    join_ranges,
     plural,
-    ranges,
 )
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.memory import MemoryStorage
@@ -126,9 +126,9 @@ EVERYTHING: Files = {
 }
 
 
-def damaged(content: bytes, how: str, place: float, other: bytes) -> bytes | None:
+def damaged(content: bytes, how: str, at: float, other: bytes) -> bytes | None:
     """Some content, damaged; None for a file that is gone."""
-    middle = int(place * len(content))
+    middle = int(at * len(content))
     return {
         "gone": None,
         "empty": b"",
@@ -156,14 +156,14 @@ def damaged(content: bytes, how: str, place: float, other: bytes) -> bytes | Non
 )
 def test_no_damage_makes_a_check_fail(damages: list[tuple[str, str, float, str]]) -> None:
     files: dict[str, Any] = dict(EVERYTHING)
-    for path, how, place, other in damages:
-        files[path] = damaged(EVERYTHING[path], how, place, EVERYTHING[other])
+    for path, how, at, other in damages:
+        files[path] = damaged(EVERYTHING[path], how, at, EVERYTHING[other])
     report = checked({path: content for path, content in files.items() if content is not None})
     assert "check-broken-off" not in codes(report)
 
 
 @pytest.mark.parametrize("path", sorted(EVERYTHING))
-def test_a_lost_file_is_told_where_it_matters(path: str) -> None:
+def test_a_lost_file_is_reported_if_it_matters(path: str) -> None:
     assert codes(checked(EVERYTHING)) == {}
     report = checked({other: EVERYTHING[other] for other in EVERYTHING if other != path})
     # What makes up for others may be there or not; and a cleanup takes the beginning of a log.
@@ -248,7 +248,7 @@ def test_reports() -> None:
         "num_warnings": 1,
         "num_infos": 1,
         "findings": [
-            {"severity": severity, "code": code, "message": "x", "mend": "m"}
+            {"severity": severity, "code": code, "message": "x", "remedy": "m", "mend": "m"}
             for severity, code in (("error", "b"), ("warning", "c"), ("info", "a"))
         ],
     }
@@ -257,12 +257,12 @@ def test_reports() -> None:
 def test_the_words_of_messages() -> None:
     assert plural(1, "file") == "1 file"
     assert plural(2000, "property", "properties") == "2,000 properties"
-    assert ranges([1, 3, 4, 5, 9]) == "1, 3 to 5, 9"
-    assert named(list("abcdefg")) == "a, b, c, d, e and 2 more"
-    assert named(["a"], 3) == "a and 2 more"
+    assert join_ranges([1, 3, 4, 5, 9]) == "1, 3 to 5, 9"
+    assert join_names(list("abcdefg")) == "a, b, c, d, e and 2 more"
+    assert join_names(["a"], 3) == "a and 2 more"
 
 
-def test_the_page_tells_of_each_code_and_of_no_other() -> None:
+def test_the_page_lists_each_code_and_no_other() -> None:
     root = Path(__file__).resolve().parents[4]
     sources = (root / "airflow_delta/engine/maintenance/check").glob("*.py")
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
@@ -270,5 +270,5 @@ def test_the_page_tells_of_each_code_and_of_no_other() -> None:
     used = set(re.findall(r'"([a-z]+(?:-[a-z]+)+|unreadable)"', text)) - {"check-a-table"}
     page = (root / "docs/how-to/check-a-table.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
-    told = {code for cell in rows for code in re.findall(r"`([^`]+)`", cell)}
-    assert told - set(DEPTHS) - {"files"} == used
+    listed = {code for cell in rows for code in re.findall(r"`([^`]+)`", cell)}
+    assert listed - set(DEPTHS) - {"files"} == used

@@ -158,9 +158,9 @@ WRONG = {
         "protocol": (3, 7, frozenset({"deletionVectors"}), frozenset({"deletionVectors"}))
     },
     "its metadata differ in name": {"metadata": {**(SOUND.metadata or {}), "name": "other"}},
-    "it is wrong about 1 transaction (app)": {"transactions": {"app": (2, None)}},
-    "it is wrong about 1 transaction (app": {"transactions": {}},
-    "it is wrong about 1 domain (d)": {"domains": {}},
+    "it differs in 1 transaction (app)": {"transactions": {"app": (2, None)}},
+    "it differs in 1 transaction (app": {"transactions": {}},
+    "it differs in 1 domain (d)": {"domains": {}},
 }
 
 
@@ -181,7 +181,7 @@ def test_a_checkpoint_is_compared_with_the_one_before_where_commits_are_gone() -
     assert "checkpoint-disagrees" not in codes(checked(files, depth="log"))
 
 
-def test_where_commits_are_gone_the_checksum_can_tell() -> None:
+def test_without_commits_the_checksum_contradicts_the_checkpoint() -> None:
     less = {key: row for key, row in SOUND.files.items() if key[0] != A}
     files = logged(rewritten(SOUND, files=less), checksum(SOUND, MIDDLE))
     for version in range(MIDDLE + 1):
@@ -260,7 +260,7 @@ def raw_hint(text: str) -> Files:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("hint_file", "expected"),
     [
         (raw_hint("{"), {"hint-damaged": "warning"}),
         (raw_hint('{"version":3,"size":1,"checksum":"0"}'), {"hint-damaged": "warning"}),
@@ -273,8 +273,8 @@ def raw_hint(text: str) -> Files:
     ],
 )
 @pytest.mark.parametrize("depth", ["quick", "log"])
-def test_hints(told: Files, expected: dict[str, str], depth: Depth) -> None:
-    files = logged(classic_checkpoint(STATES[1], 1), checkpoint=MIDDLE) | told
+def test_hints(hint_file: Files, expected: dict[str, str], depth: Depth) -> None:
+    files = logged(classic_checkpoint(STATES[1], 1), checkpoint=MIDDLE) | hint_file
     assert codes(checked(files, depth=depth)) == expected
 
 
@@ -324,7 +324,7 @@ def test_a_checksum_of_a_version_that_isnt_there() -> None:
     for depth in ("quick", "files"):
         report = checked(files, depth=depth)
         assert codes(report) == {"commit-lost": "error"}
-        assert "version 5 was, and the log ends at 4" in only(report, "commit-lost").message
+        assert "version 5 did too, but the log ends at 4" in only(report, "commit-lost").message
 
 
 def test_checksums_that_cant_be_read() -> None:
@@ -352,7 +352,7 @@ def test_compactions_that_agree() -> None:
         ([*HISTORY[2]], "lacks 1 live file"),
         ([*HISTORY[2], *HISTORY[3], file("z")], "has wrongly 1 live file"),
         ([*HISTORY[2], HISTORY[3][0], file("c", size=7)], "another size of 1 file"),
-        ([HISTORY[2][0], *HISTORY[3]], "is wrong about 1 other action"),
+        ([HISTORY[2][0], *HISTORY[3]], "differs in 1 other action"),
     ],
 )
 def test_compactions_that_disagree(actions: list[Action], message: str) -> None:

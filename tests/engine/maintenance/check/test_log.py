@@ -55,7 +55,7 @@ def test_a_missing_commit_that_a_checkpoint_makes_up_for() -> None:
     del files[commit_file(1)]
     report = checked(files)
     assert codes(report) == {"commit-missing": "warning"}
-    assert "commit 1 is missing, and a checkpoint" in only(report, "commit-missing").message
+    assert "commit 1 is missing, and only a checkpoint" in only(report, "commit-missing").message
 
 
 def test_a_checkpoint_without_the_commits_before_it_is_no_gap() -> None:
@@ -72,7 +72,7 @@ def test_protected_checkpoints_without_commits_are_no_gap() -> None:
     assert checked(files).findings == ()
 
 
-def test_what_a_cleanup_has_left_is_told() -> None:
+def test_commits_left_by_a_cleanup_are_reported() -> None:
     files = healthy()
     del files[commit_file(0)]
     report = checked(files)
@@ -94,7 +94,7 @@ def test_commits_of_zero_bytes(version: int, severity: str) -> None:
     assert ("version-unreadable" in codes(report)) == (severity == "error")
 
 
-def test_names_that_engines_understand_differently() -> None:
+def test_names_that_engines_interpret_differently() -> None:
     report = checked(healthy() | {"_delta_log/7.json": b"{}"}, depth="quick")
     assert codes(report) == {"name-ambiguous": "warning"}
     assert "7.json" in only(report, "name-ambiguous").message
@@ -146,10 +146,10 @@ TIMED = {
 def timed(*times: int | None) -> Files:
     """A table with in-commit timestamps, and those of each version."""
     first = [TIMED, metadata(configuration={"delta.enableInCommitTimestamps": "true"})]
-    told = [{} if time is None else {"inCommitTimestamp": time} for time in times]
+    infos = [{} if time is None else {"inCommitTimestamp": time} for time in times]
     history = [
         [{"commitInfo": {"timestamp": 1, **info}}, *(first if version == 0 else [])]
-        for version, info in enumerate(told)
+        for version, info in enumerate(infos)
     ]
     return commits(history)
 
@@ -160,7 +160,7 @@ def test_in_commit_timestamps_that_are_missing() -> None:
     assert only(report, "timestamp-missing").severity == "error"
 
 
-def test_in_commit_timestamps_that_go_back() -> None:
+def test_descending_in_commit_timestamps() -> None:
     report = checked(timed(10, 20, 20, 30), depth="log")
     assert codes(report) == {"timestamp-not-ascending": "warning"}
     assert "1 commit (2)" in only(report, "timestamp-not-ascending").message

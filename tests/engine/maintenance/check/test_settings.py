@@ -59,7 +59,7 @@ def found(files: Files, **options: Any) -> dict[str, str]:
     return codes(checked(files, depth="quick", **options))
 
 
-def test_features_that_nobody_knows() -> None:
+def test_unknown_features() -> None:
     assert found(table(features=["novelty"])) == {"protocol-unwritable": "warning"}
     report = checked(table(reader=["novelty"]))
     assert codes(report) == {"protocol-unreadable": "error"}
@@ -130,7 +130,7 @@ def test_properties_with_values_that_they_cant_have(name: str, value: str) -> No
     assert name in only(report, "property-malformed").message
 
 
-def test_properties_that_nobody_knows() -> None:
+def test_unknown_properties() -> None:
     report = checked(table({"delta.logRetentionDurations": "x", "mine": "y"}), depth="quick")
     assert codes(report) == {"property-unknown": "info"}
     assert "mine" not in only(report, "property-unknown").message
@@ -164,7 +164,7 @@ def test_the_boundary_of_protection_needs_its_checkpoint() -> None:
     for checkpoint in (None, 1, 3):
         report = checked(protected(checkpoint=checkpoint), depth="quick")
         assert only(report, "boundary-without-checkpoint").severity == "error"
-        assert "version=2" in only(report, "boundary-without-checkpoint").mend
+        assert "version=2" in only(report, "boundary-without-checkpoint").remedy
     assert "boundary-without-checkpoint" not in found(protected(checkpoint=2))
     # Where the log begins there, nobody meets what is older.
     begun = protected(checkpoint=3)
@@ -203,7 +203,7 @@ def test_cleanups_that_lack_a_checkpoint() -> None:
     files = healthy(checkpoint=None) | commits(history)
     report = checked(files, depth="log", now_ms=later(40))
     assert codes(report)["cleanup-blocked"] == "warning"
-    assert "checkpoint(version=15)" in only(report, "cleanup-blocked").mend
+    assert "checkpoint(version=15)" in only(report, "cleanup-blocked").remedy
 
 
 def test_cleanups_that_are_switched_off() -> None:
@@ -224,7 +224,7 @@ def test_files_that_dead_writers_have_left() -> None:
 
 
 class Owner(StoreBackedOwner):
-    """One that fails, or says of a table how it stands, when it is told to."""
+    """An owner that fails, or reports another standing, if the test sets so."""
 
     error: DeltaError | None = None
     standing: Standing | None = None
@@ -232,8 +232,8 @@ class Owner(StoreBackedOwner):
     def status(self, table: ManagedTable) -> OwnerStatus:
         if self.error is not None:
             raise self.error
-        told = super().status(table)
-        return told if self.standing is None else replace(told, standing=self.standing)
+        status = super().status(table)
+        return status if self.standing is None else replace(status, standing=self.standing)
 
 
 class Managed:
@@ -313,7 +313,7 @@ def test_a_commit_past_the_owner() -> None:
     assert commit_file(2) in only(report, "ratified-commit-differs").message
 
 
-def test_commits_that_were_proposed_to_nobody() -> None:
+def test_commits_proposed_without_an_owner() -> None:
     name = "_delta_log/_commits/{:020}.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json"
     assert found(healthy() | {name.format(6): b"{}"}) == {"proposed-commits": "warning"}
     assert found(healthy() | {name.format(5): b"{}"}) == {"proposed-commits": "info"}

@@ -138,14 +138,14 @@ def test_a_damaged_compaction_is_no_obstacle(table: MemoryTable, broken: bytes, 
     ids=["classic", "multi-part", "v2"],
 )
 @pytest.mark.parametrize("before", [{}, hint(0), hint(99)], ids=["absent", "older", "not there"])
-def test_the_hint_to_a_checkpoint_that_is_there_is_made_up_for(
+def test_a_missing_hint_to_an_existing_checkpoint_is_written(
     table: MemoryTable, checkpoint: dict[str, bytes], parts: int | None, before: dict[str, bytes]
 ) -> None:
     table.put({**checkpoint, **before})
     assert not table.delta().checkpoint().written
     found = read_last_checkpoint(table.storage)
     assert found is not None
-    # protocol, metadata, one transaction, two files, one tombstone; and what tells of a V2 checkpoint
+    # protocol, metadata, one transaction, two files, one tombstone; and the metadata of a V2 checkpoint
     assert (found.version, found.parts, found.num_of_add_files) == (2, parts, 2)
     (path, *_) = checkpoint
     rows = pq.read_table(pa.BufferReader(checkpoint[path]), columns=[]).num_rows
@@ -247,7 +247,7 @@ V2_HISTORY = [[protocol({"v2Checkpoint"}), *HISTORY[0][1:]], *HISTORY[1:]]
 def test_a_hint_that_is_wrong_about_a_checkpoint_is_written_anew(
     table: MemoryTable, wrong: str
 ) -> None:
-    """It may be to one that was damaged, by whoever could replace that and not the hint."""
+    """It may point to a damaged checkpoint, whose writer could replace that and not the hint."""
     table.put({**commits(V2_HISTORY), **classic_checkpoint(states(V2_HISTORY)[0], 0)})
     assert table.delta().checkpoint(policy="v2").written
     right = read_last_checkpoint(table.storage)
@@ -330,7 +330,7 @@ def rely_on_newest(table: MemoryTable) -> None:
         assert state_of(table.delta().snapshot()) == states(V2_HISTORY)[2].visible()
 
 
-def test_the_remains_of_a_writer_that_died_are_replaced(table: MemoryTable) -> None:
+def test_the_empty_file_of_a_dead_writer_is_replaced(table: MemoryTable) -> None:
     table.put({CHECKPOINT: b""})
     assert table.delta().checkpoint().written
     assert len(table.storage.read(CHECKPOINT)) > 0
@@ -339,7 +339,7 @@ def test_the_remains_of_a_writer_that_died_are_replaced(table: MemoryTable) -> N
 def test_no_hint_is_written_to_a_checkpoint_that_counting_finds_damaged(
     table: MemoryTable,
 ) -> None:
-    """Whoever asks for one if needed doesn't have it read otherwise."""
+    """A checkpoint that is only made if needed is not read to its end."""
     table.put(classic_checkpoint(STATES[2], 2))
     damage(table, "add", "path")
     with pytest.warns(DeltaWarning, match=CHECKPOINT):

@@ -93,10 +93,10 @@ def written(table: MemoryTable, version: int | None = None, **options: Any) -> C
 
 
 @pytest.mark.parametrize(
-    ("feature", "set_to", "asked", "kind"),
+    ("feature", "set_to", "policy", "kind"),
     [
         (False, None, None, "classic"),
-        (False, "v2", None, "classic"),  # the property asks for what the protocol doesn't allow
+        (False, "v2", None, "classic"),  # the property needs what the protocol doesn't allow
         (False, "v2", "classic", "classic"),
         (True, None, None, "classic"),
         (True, "classic", None, "classic"),
@@ -106,11 +106,11 @@ def written(table: MemoryTable, version: int | None = None, **options: Any) -> C
     ],
 )
 def test_the_kind_follows_property_feature_and_argument(
-    table: MemoryTable, feature: bool, set_to: str | None, asked: Any, kind: str
+    table: MemoryTable, feature: bool, set_to: str | None, policy: Any, kind: str
 ) -> None:
     put(table, history(1, feature=feature, policy=set_to))
-    assert planned(table, policy=asked).kind == kind
-    result = written(table, policy=asked)
+    assert planned(table, policy=policy).kind == kind
+    result = written(table, policy=policy)
     assert result.kind == kind
     (checkpoint,) = list_log(table.storage).checkpoints
     found = open_checkpoint(table.storage, checkpoint, table=table.uri).metadata
@@ -135,7 +135,7 @@ def test_if_needed_waits_for_the_interval(table: MemoryTable) -> None:
     plan = planned(table, if_needed=True)
     assert not plan.needed
     assert plan.reason.startswith(
-        "2 commits have come since the last checkpoint, and one is due after 3"
+        "2 commits have been made since the last checkpoint, and one is due after 3"
     )
     assert planned(table).needed
     assert not written(table, if_needed=True).written
@@ -162,14 +162,14 @@ def test_a_checkpoint_that_is_there_is_kept(table: MemoryTable, policy: Any) -> 
     put(table, history(1))
     first = written(table, policy=policy)
     before = table.files()
-    for asked in ("classic", "v2"):
-        again = written(table, policy=asked)
+    for requested in ("classic", "v2"):
+        again = written(table, policy=requested)
         assert (again.written, again.kind, again.path) == (False, policy, first.path)
-        reason = "version 0 has a whole checkpoint already"
-        if asked != policy:
+        reason = "version 0 already has a complete checkpoint"
+        if requested != policy:
             reason += (
-                f", which is {policy} where {asked} was asked for: they hold the same, and one of them "
-                f"serves all readers that can read the table; take a later version for {asked}"
+                f", of kind {policy} instead of {requested}: both have the same content, and one is enough "
+                f"for all readers that can read the table; choose a later version for {requested}"
             )
         assert again.plan.reason == reason
     assert table.files() == before
@@ -307,13 +307,13 @@ def test_a_checkpoint_that_another_writer_has_finished_is_not_written_over(
     opened = second.snapshot()
     late: list[LastCheckpointHint] = []
     with monkeypatch.context() as patch:
-        patch.setattr(checkpointing, "point_to", lambda _, told: late.append(told))
+        patch.setattr(checkpointing, "write_hint", lambda _, hint: late.append(hint))
         one = first.checkpoint()
     plan = plan_checkpoint(opened)
     assert plan.path != one.path
     other = execute_checkpoint(second.storage, opened, plan)
-    for told in late:
-        checkpoint_hint.point_to(table.storage, told)
+    for written_hint in late:
+        checkpoint_hint.write_hint(table.storage, written_hint)
     assert one.written
     assert other.written
     check_hint(table)
@@ -348,11 +348,11 @@ def test_two_who_write_a_damaged_checkpoint_anew(
         plans = [plan_checkpoint(snapshot) for snapshot in opened]
     assert {plan.path for plan in plans} <= damaged.keys()
     with monkeypatch.context() as patch:
-        patch.setattr(checkpointing, "point_to", lambda _, told: late.append(told))
+        patch.setattr(checkpointing, "write_hint", lambda _, hint: late.append(hint))
         for snapshot, plan in zip(opened, plans, strict=True):
             execute_checkpoint(snapshot.storage, snapshot, plan)
-    for told in reversed(late):
-        checkpoint_hint.point_to(table.storage, told)
+    for written_hint in reversed(late):
+        checkpoint_hint.write_hint(table.storage, written_hint)
         check_hint(table)
     assert state_of(table.delta().snapshot()) == states(commits)[1].visible()
 
@@ -432,7 +432,7 @@ def test_parts_that_are_damaged_are_deleted_when_there_is_something_whole(
     assert table.files() == before
     assert dry.plan.deletes == tuple(parts)
     assert dry.plan.reason == (
-        f"the checkpoint {parts[0]} is damaged; when there is a new one, {parts[0]}, {parts[1]} "
+        f"the checkpoint {parts[0]} is damaged; once a new one is written, {parts[0]}, {parts[1]} "
         "will be deleted as damaged"
     )
     with pytest.warns(DeltaWarning, match=parts[0]):

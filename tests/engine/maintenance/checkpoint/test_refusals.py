@@ -80,7 +80,7 @@ def refused(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_writer_feature_that_nobody_knows(policy: Any) -> None:
+def test_a_checkpoint_is_refused_for_an_unknown_writer_feature(policy: Any) -> None:
     files = commits([*HISTORY, [with_feature(FUTURE)]])
     error = refused(
         files, UnsupportedFeatureError, FUTURE, lambda table: table.checkpoint(policy=policy)
@@ -166,7 +166,7 @@ def test_a_version_of_the_future(policy: Any) -> None:
     assert (error.version, error.latest) == (LAST + 1, LAST)
 
 
-def test_a_version_whose_commits_cleanup_has_taken() -> None:
+def test_a_version_whose_commits_cleanup_has_deleted_is_refused() -> None:
     files = {**commits(HISTORY), **classic_checkpoint(STATES[1], 1), **hint(1)}
     del files[commit_file(0)]
     error = refused(
@@ -250,7 +250,7 @@ def test_a_corrupt_previous_checkpoint(base: str, policy: Any, cut: float) -> No
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("previous", [None, *POLICIES])
-def test_counts_that_others_tell_otherwise(policy: Any, previous: Any) -> None:
+def test_other_counts_than_expected_are_an_error(policy: Any, previous: Any) -> None:
     """Whether all is written or just what has changed; only sidecars that nobody names may stay."""
     with MemoryTable(commits(HISTORY)) as table:
         if previous is not None:
@@ -266,17 +266,21 @@ def test_counts_that_others_tell_otherwise(policy: Any, previous: Any) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("previous", [None, *POLICIES])
 @pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"numFiles":5}'])
-def test_a_version_checksum_that_tells_nothing(policy: Any, previous: Any, broken: bytes) -> None:
-    """The checkpoint is written, and somebody told that nobody has counted."""
+def test_an_unreadable_version_checksum_is_a_warning(
+    policy: Any, previous: Any, broken: bytes
+) -> None:
+    """The checkpoint is written, with a warning that its counts were not compared."""
     path = checksum_path(LAST)
     with MemoryTable(commits(HISTORY)) as table:
         if previous is not None:
             table.delta().checkpoint(1, policy=previous)
         table.put({path: broken})
-        with pytest.warns(DeltaWarning, match=rf"version 2 isn't compared with {path} \(") as told:
+        with pytest.warns(
+            DeltaWarning, match=rf"version 2 isn't compared with {path} \("
+        ) as caught:
             assert table.delta().checkpoint(policy=policy).num_files == len(STATES[LAST].files)
-        assert len(told) == 1
-        assert "delete it" in str(told[0].message)
+        assert len(caught) == 1
+        assert "delete it" in str(caught[0].message)
         assert table.storage.read(path) == broken
         assert state_of(table.delta().snapshot()) == STATES[LAST]
 
@@ -331,7 +335,7 @@ def below(root: Path) -> list[Path]:
 def test_a_directory_that_takes_nothing(
     policy: Any, number: int, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the operating system tells it; permissions wouldn't do, as root may do anything."""
+    """By an error of the operating system; permissions wouldn't do, as root may do anything."""
 
     def opened(path: str, flags: int, *rest: Any, **options: Any) -> int:
         if flags & os.O_CREAT:

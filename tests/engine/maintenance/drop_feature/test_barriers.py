@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.drop_feature.barriers import BARRIERS, missing_barriers
+from airflow_delta.engine.maintenance.drop_feature.barriers import BARRIERS, count_missing_barriers
 from tests.log_builder import PROTOCOL, add, metadata
 from tests.table_builder import Action, MemoryTable, classic_checkpoint, commits, states
 
@@ -31,4 +31,4 @@ def test_commits_that_only_say_that_they_are_empty_are_no_barriers(
         files |= classic_checkpoint(state, version)
     with MemoryTable(files) as table:
         base = open_backfilled(table.storage)
-        assert missing_barriers(table.storage, base, made=0) == missing
+        assert count_missing_barriers(table.storage, base, made=0) == missing

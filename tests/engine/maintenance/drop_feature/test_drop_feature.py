@@ -85,7 +85,7 @@ AT_ONCE: dict[str, tuple[dict[str, str], list[str], Protocol]] = {
 
 
 @pytest.mark.parametrize("feature", AT_ONCE)
-def test_a_feature_that_harms_nobody_goes_at_once(tmp_path: Path, feature: str) -> None:
+def test_a_harmless_feature_is_dropped_at_once(tmp_path: Path, feature: str) -> None:
     properties, steps, protocol = AT_ONCE[feature]
     delta = created(tmp_path, properties, "a", "b")
     plan = delta.drop_feature(feature, dry_run=True).plan
@@ -106,7 +106,7 @@ def test_a_feature_that_harms_nobody_goes_at_once(tmp_path: Path, feature: str) 
     assert delta.snapshot(1).files()["path"].to_pylist() == ["a"]
 
 
-def test_row_ids_and_their_domain_go(tmp_path: Path) -> None:
+def test_row_ids_and_their_domain_are_removed(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.enableRowTracking": "true"}, "a", "b")
     assert delta.snapshot().files()["baseRowId"].to_pylist() == [0, 3]
     delta.drop_feature("rowTracking")
@@ -118,7 +118,7 @@ def test_row_ids_and_their_domain_go(tmp_path: Path) -> None:
     assert delta.drop_feature("domainMetadata").status == "dropped"
 
 
-def test_domains_go_along(tmp_path: Path) -> None:
+def test_domains_are_removed_with_their_feature(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.feature.domainMetadata": "supported"})
     transaction = delta.transaction("WRITE")
     transaction.set_domain("mine", "x")
@@ -211,7 +211,7 @@ def test_a_drop_is_done_once(tmp_path: Path) -> None:
     assert delta.latest_version() == version
 
 
-def test_what_hides_the_versions_is_made_up_for(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_at_the_boundary_is_written(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.checkpointPolicy": "v2"})
     version = delta.drop_feature("v2Checkpoint").version
     last = tmp_path / "_delta_log" / f"{version:020}.checkpoint.parquet"
@@ -222,7 +222,7 @@ def test_what_hides_the_versions_is_made_up_for(tmp_path: Path) -> None:
     assert last.exists()
 
 
-def test_what_hides_the_versions_is_made_up_for_by_any_other_drop() -> None:
+def test_a_missing_checkpoint_at_the_boundary_is_written_by_any_other_drop() -> None:
     world = World(
         {"delta.checkpointPolicy": "v2", "delta.feature.vacuumProtocolCheck": "supported"}
     )
@@ -249,14 +249,14 @@ def test_a_boundary_that_is_yet_to_come_is_waited_for(tmp_path: Path) -> None:
     assert checkpoints(tmp_path) == []
 
 
-def test_the_way_that_was_gone_is_told(tmp_path: Path) -> None:
+def test_the_result_has_the_way_of_the_earlier_run(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.checkpointPolicy": "v2"})
     delta.drop_feature("v2Checkpoint")
     again = delta.drop_feature("v2Checkpoint", truncate_history=True)
     assert (again.status, again.way) == ("dropped", "hidden")
 
 
-def test_what_is_left_of_column_mapping_goes_along() -> None:
+def test_what_is_left_of_column_mapping_is_removed_too() -> None:
     world = World({"delta.feature.columnMapping": "supported"}, "a")
     mapping = {"delta.columnMapping.mode": "none", "delta.columnMapping.maxColumnId": "3"}
     former = world.snapshot().metadata
@@ -289,7 +289,7 @@ def test_an_empty_table_is_clustered_by_the_same_columns(tmp_path: Path) -> None
     assert columns == [["part"]]
 
 
-def test_barriers_that_stand_are_counted(tmp_path: Path) -> None:
+def test_existing_barriers_are_counted(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.feature.vacuumProtocolCheck": "supported"}, "a")
     delta.drop_feature("vacuumProtocolCheck")
     # Without the last two commits, as if the run had been broken off after two barriers.
@@ -383,7 +383,7 @@ def test_constraints_are_their_owners_to_drop(tmp_path: Path) -> None:
     assert delta.latest_version() == 0
 
 
-def test_names_that_need_column_mapping_are_told_before(tmp_path: Path) -> None:
+def test_names_that_need_column_mapping_are_refused_before_the_drop(tmp_path: Path) -> None:
     schema = StructType((StructField("a b", LONG),))
     delta = DeltaTable.create(tmp_path, schema, properties={"delta.columnMapping.mode": "name"})
     with pytest.raises(InvalidTableError, match=r"the columns \['a b'\]"):
@@ -406,14 +406,14 @@ def test_nothing_is_done_to_a_table_that_the_engine_cannot_write(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["rowTracking", "inCommitTimestamp", "domainMetadata"])
-def test_features_that_go_at_once_need_no_truncation(tmp_path: Path, name: str) -> None:
+def test_features_that_are_dropped_at_once_need_no_truncation(tmp_path: Path, name: str) -> None:
     delta = created(tmp_path, {f"delta.feature.{name}": "supported"})
     with pytest.raises(InvalidArgumentError, match="leave truncate_history out"):
         delta.drop_feature(name, truncate_history=True)
 
 
-def test_protection_goes_with_what_it_protects(tmp_path: Path) -> None:
+def test_protection_is_dropped_with_what_it_protects(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.checkpointPolicy": "v2"})
     delta.drop_feature("v2Checkpoint")
-    with pytest.raises(InvalidArgumentError, match="say truncate_history=True"):
+    with pytest.raises(InvalidArgumentError, match="set truncate_history=True"):
         delta.drop_feature(PROTECTION)

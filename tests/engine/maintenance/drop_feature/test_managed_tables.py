@@ -20,9 +20,9 @@ SCHEMA = StructType((StructField("id", LONG),))
 def table(tmp_path: Path) -> DeltaTable:
     """A table with V2 checkpoints, whose owner backfills nothing unasked."""
     DeltaTable.create(tmp_path, SCHEMA, properties={"delta.checkpointPolicy": "v2"})
-    owners = {"books": StoreBackedOwner(MemoryCommitStore())}
+    owners = {"owner-db": StoreBackedOwner(MemoryCommitStore())}
     delta = DeltaTable(tmp_path, commit_owners=owners)
-    delta.convert_to_managed("books", {"backfill": "on-request"})
+    delta.convert_to_managed("owner-db", {"backfill": "on-request"})
     delta.alter.set_properties({"mine": "x"})
     return delta
 
@@ -38,7 +38,9 @@ def test_versions_are_hidden_by_checkpoints_of_backfilled_commits(table: DeltaTa
         "checkpointProtection",
     }
     # Who doesn't know the owner sees it as well: what has a checkpoint is backfilled.
-    unowned = DeltaTable(table.uri, commit_owners={"books": StoreBackedOwner(MemoryCommitStore())})
+    unowned = DeltaTable(
+        table.uri, commit_owners={"owner-db": StoreBackedOwner(MemoryCommitStore())}
+    )
     for version in range(result.version - 3, result.version + 1):
         checkpoint = unowned.snapshot(version).segment.checkpoint
         assert checkpoint is not None
@@ -51,7 +53,7 @@ def test_history_is_truncated_as_far_as_it_is_backfilled(table: DeltaTable) -> N
     assert table.commit_status().backfilled_version == table.latest_version() == result.version
 
 
-def test_a_table_is_taken_back_from_its_owner(table: DeltaTable) -> None:
+def test_the_table_is_handed_back_by_its_owner(table: DeltaTable) -> None:
     with pytest.raises(ConstraintViolationError, match=r"\['managedCommit'\] of the table require"):
         table.drop_feature("inCommitTimestamp")
     plan = table.drop_feature("managedCommit", dry_run=True).plan

@@ -76,20 +76,20 @@ def with_vectors(tmp_path: Path) -> DeltaTable:
     return delta
 
 
-def test_files_with_deletion_vectors_are_handed_over(with_vectors: DeltaTable) -> None:
+def test_files_with_deletion_vectors_are_given_to_the_rewriter(with_vectors: DeltaTable) -> None:
     delta = with_vectors
     before = read_rows(delta)
     assert [row["id"] for row in before] == [0, 2, 20, 21, 22]
     version = delta.latest_version()
     result = delta.drop_feature("deletionVectors")
-    # No new ones come, and it is told what is to be done.
+    # No new ones come, and the result says what is to be done.
     assert result.status == "needs rewrite"
     assert not delta.snapshot().properties.deletion_vectors_enabled
     assert delta.latest_version() == result.version == version + 1
     sizes = sum(Path(delta.uri, f"{n}.parquet").stat().st_size for n in (0, 10))
     assert result.rewrite == Rewrite("deletionVectors", version + 1, 2, sizes)
     assert json.loads(json.dumps(result.rewrite.to_dict()))["num_files"] == 2
-    assert "have them written anew" in result.reason
+    assert "have Spark rewrite them" in result.reason
     # As long as it isn't done, nothing more happens.
     assert delta.drop_feature("deletionVectors").num_commits == 0
     done = delta.drop_feature("deletionVectors", rewriter=rewrite_files)
@@ -101,7 +101,7 @@ def test_files_with_deletion_vectors_are_handed_over(with_vectors: DeltaTable) -
     assert read_rows(delta, version) == before
 
 
-def test_a_dry_run_tells_of_files(with_vectors: DeltaTable) -> None:
+def test_a_dry_run_counts_the_files_to_rewrite(with_vectors: DeltaTable) -> None:
     version = with_vectors.latest_version()
     result = with_vectors.drop_feature("deletionVectors", rewriter=_never, dry_run=True)
     assert result.status == "planned"
@@ -122,13 +122,13 @@ def _never(uri: str, rewrite: Rewrite) -> None:
     raise AssertionError(f"{uri}: {rewrite}")
 
 
-def test_who_does_not_do_it_is_not_asked_for_ever(with_vectors: DeltaTable) -> None:
-    asked: list[Rewrite] = []
-    with pytest.raises(ConstraintViolationError, match="anew 3 times without deletionVectors"):
+def test_a_rewriter_that_does_nothing_is_called_three_times(with_vectors: DeltaTable) -> None:
+    calls: list[Rewrite] = []
+    with pytest.raises(ConstraintViolationError, match="rewritten 3 times without deletionVectors"):
         with_vectors.drop_feature(
-            "deletionVectors", rewriter=lambda _, rewrite: asked.append(rewrite)
+            "deletionVectors", rewriter=lambda _, rewrite: calls.append(rewrite)
         )
-    assert len(asked) == 3
+    assert len(calls) == 3
     assert with_vectors.drop_feature("deletionVectors", rewriter=rewrite_files).status == "dropped"
 
 
@@ -159,7 +159,7 @@ def test_files_of_deletion_vectors_are_kept_by_any_vacuum(tmp_path: Path) -> Non
     assert not delta.vacuum(dry_run=True).plan.files.num_rows
 
 
-def test_column_mapping_goes_with_all_files(tmp_path: Path) -> None:
+def test_column_mapping_is_dropped_with_all_files(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.columnMapping.mode": "name"})
     names = [str(f.metadata["delta.columnMapping.physicalName"]) for f in delta.snapshot().schema]
     written(
@@ -190,7 +190,7 @@ def test_column_mapping_is_turned_off_with_all_files_only(tmp_path: Path) -> Non
         ConstraintViolationError, match=r"1 files are otherwise, such as 'b\.parquet'"
     ):
         transaction.commit()
-    with pytest.raises(InvalidArgumentError, match=r"by DeltaTable\.drop_feature"):
+    with pytest.raises(InvalidArgumentError, match=r"with DeltaTable\.drop_feature"):
         delta.alter.set_properties({"delta.columnMapping.mode": "none"})
 
 
@@ -212,19 +212,19 @@ def test_files_with_narrower_types_are_found_by_their_footers(tmp_path: Path, fe
     assert {"b.parquet", "c.parquet"} < {*delta.snapshot().files()["path"].to_pylist()}
 
 
-def test_a_file_that_tells_nothing_is_an_error(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.enableTypeWidening": "true"}, INTEGER)
     written(delta, "a.parquet", {"id": numbers(1, bits=32)})
     delta.alter.change_type("id", LONG)
     Path(tmp_path, "a.parquet").write_bytes(b"no Parquet at all")
-    with pytest.raises(CorruptLogError, match=r"the data file a\.parquet is no Parquet"):
+    with pytest.raises(CorruptLogError, match=r"the data file a\.parquet can't be read as Parquet"):
         delta.drop_feature("typeWidening")
 
 
 def test_restored_files_share_no_path_with_removed_ones_afterwards(
     with_vectors: DeltaTable,
 ) -> None:
-    """A reader without deletion vectors tells files apart by their paths alone."""
+    """A reader without deletion vectors identifies files by their paths alone."""
     delta = with_vectors
     delta.restore(3)
     before = read_rows(delta)

@@ -145,7 +145,7 @@ def test_the_table_says_how_long_to_wait() -> None:
     assert 2 * HOUR < first.ready_at_ms - world.snapshot().timestamp_ms < 2 * HOUR + MINUTE
 
 
-def test_what_was_never_used_goes_at_once() -> None:
+def test_a_feature_that_was_never_used_is_dropped_at_once() -> None:
     """As by Delta Spark: there is nothing in the history to wait for."""
     world = World({"delta.feature.vacuumProtocolCheck": "supported"}, "a")
     result = world.drop("vacuumProtocolCheck", truncate_history=True)
@@ -203,7 +203,7 @@ def test_protection_waits_for_what_it_protects() -> None:
     assert world.paths(boundary) == ["a"]
 
 
-def test_protection_goes_along_with_the_last_feature() -> None:
+def test_protection_is_dropped_with_the_last_feature() -> None:
     world = World({**TRACED["v2Checkpoint"], **TRACED["typeWidening"]}, "a")
     world.drop("v2Checkpoint")
     first = world.drop("typeWidening", truncate_history=True)
@@ -353,7 +353,7 @@ def test_a_checkpoint_that_an_earlier_cleanup_has_left_counts() -> None:
     assert result.plan.truncation.last_trace == traced
 
 
-def test_a_trace_that_came_and_went_meanwhile_is_in_the_history() -> None:
+def test_a_trace_that_came_and_went_concurrently_is_in_the_history() -> None:
     world = World(TRACED["deletionVectors"], "a")
     first = world.drop("deletionVectors", truncate_history=True)
     assert first.ready_at_ms is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_delta.engine.arrow.json.lines import SLICE_BYTES
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.compacted import pledged
-from airflow_delta.engine.maintenance.log_compaction.content import reconciled_lines
+from airflow_delta.engine.maintenance.log_compaction.content import reconcile_lines
 from tests.laws.histories import histories
 from tests.log_builder import PROTOCOL, add, metadata, remove
 from tests.table_builder import Action, lines, replay
@@ -33,7 +33,7 @@ def reconciled(*commits: list[Action] | bytes, start: int = 1) -> list[bytes]:
         for number, commit in enumerate(commits)
     ]
     end = start + len(commits) - 1
-    found = reconciled_lines(contents, start=start, end=end, table="memory://t")
+    found = reconcile_lines(contents, start=start, end=end, table="memory://t")
     _, *rest, after = found.text.split(b"\n")
     assert after == b""
     assert found.text == pledged(start, end, rest, lines=len(rest))
@@ -77,7 +77,7 @@ def test_every_removal_is_kept_however_old() -> None:
     ]
 
 
-def test_lines_are_kept_as_they_stand() -> None:
+def test_lines_are_kept_unchanged() -> None:
     odd = [
         b'{ "add" : {"path":"a","future":{"n":1.50},"size":1e3,"path":"b", "partitionValues":{}}}',
         '{"txn":{"appId":"ü\\u00fc","version":5,"more":[]},"future":7}'.encode(),
@@ -152,7 +152,7 @@ def test_a_broken_commit_is_an_error(broken: bytes, message: str) -> None:
 
 @settings(max_examples=50)
 @given(st.data(), histories())
-def test_a_compaction_in_place_of_its_commits_changes_nothing(
+def test_replacing_commits_by_their_compaction_changes_nothing(
     data: st.DataObject, history: list[list[Action]]
 ) -> None:
     """By brute force: on every state before it, and as a state of its own, removals included."""

@@ -87,7 +87,9 @@ def check(table: MemoryTable, first: int = 0) -> None:
 # Which range.
 
 
-def test_unasked_the_commits_are_compacted_that_readers_read_one_by_one(table: MemoryTable) -> None:
+def test_without_a_range_the_commits_are_compacted_that_readers_read_one_by_one(
+    table: MemoryTable,
+) -> None:
     table.put(classic_checkpoint(STATES[1], 1))
     result = compact(table)
     assert (result.plan.start, result.plan.end, result.plan.path) == (2, LAST, name(2, LAST))
@@ -106,17 +108,17 @@ def test_each_commit_is_compacted_once(table: MemoryTable) -> None:
     again = compact(table)
     assert (again.written, again.plan.needed, again.plan.path) == (False, False, None)
     assert again.plan.reason is not None
-    assert again.plan.reason.startswith(f"0 commits up to version {LAST}")
+    assert again.plan.reason.startswith(f"only 0 commits up to version {LAST}")
     check(table)
 
 
-def test_few_commits_are_not_worth_it_unless_asked_for(table: MemoryTable) -> None:
+def test_few_commits_are_compacted_only_on_request(table: MemoryTable) -> None:
     table.put(classic_checkpoint(STATES[LAST - FEWEST + 1], LAST - FEWEST + 1))
     plan = plan_log_compaction(table.storage)
     assert plan.reason is not None
-    assert plan.reason.startswith(f"{FEWEST - 1} commits")
-    asked = plan_log_compaction(table.storage, end=LAST)
-    assert (asked.start, asked.end, asked.reason) == (LAST - FEWEST + 2, LAST, None)
+    assert plan.reason.startswith(f"only {FEWEST - 1} commits")
+    planned = plan_log_compaction(table.storage, end=LAST)
+    assert (planned.start, planned.end, planned.reason) == (LAST - FEWEST + 2, LAST, None)
     # One commit alone is as good as its compaction.
     assert plan_log_compaction(table.storage, end=LAST - FEWEST + 2).commits == ()
 
@@ -129,10 +131,10 @@ def test_compactions_that_may_bring_back_data_do_not_count(table: MemoryTable) -
     assert (plan.start, plan.end, plan.needed) == (0, LAST, True)
 
 
-def test_an_existing_file_is_kept_whoever_wrote_it(table: MemoryTable) -> None:
+def test_an_existing_compaction_of_any_writer_is_kept(table: MemoryTable) -> None:
     table.put({name(1, 3): b"{}\n"})
     result = compact(table, 1, 3)
-    assert (result.written, result.plan.reason) == (False, f"{name(1, 3)} is there already")
+    assert (result.written, result.plan.reason) == (False, f"{name(1, 3)} exists already")
     assert table.storage.read(name(1, 3)) == b"{}\n"
 
 
@@ -183,8 +185,8 @@ def test_much_text_is_compacted_bit_by_bit(
         (None, LAST + 1, VersionNotFoundError, f"covers versions 0 to {LAST}"),
         (LAST, None, VersionNotFoundError, f"the log ends at version {LAST}"),
         (LAST + 9, None, VersionNotFoundError, f"the log ends at version {LAST}"),
-        (3, 3, InvalidArgumentError, "from version 3 to 3 is none"),
-        (4, 3, InvalidArgumentError, "from version 4 to 3 is none"),
+        (3, 3, InvalidArgumentError, "compact from version 3 to 3:"),
+        (4, 3, InvalidArgumentError, "compact from version 4 to 3:"),
         (-1, 3, InvalidArgumentError, "-1"),
         (True, 3, InvalidArgumentError, "True"),
         (1, "3", InvalidArgumentError, "3"),
@@ -203,11 +205,11 @@ def test_a_range_that_cleanup_has_shortened(table: MemoryTable) -> None:
     with pytest.raises(VersionNotFoundError, match="up to version 2; begin the range after") as e:
         plan_log_compaction(table.storage, start=1, end=6)
     assert (e.value.version, e.value.earliest, e.value.latest) == (1, 3, 6)
-    # What protocol was in force before the range, nobody can tell any more.
+    # The protocol in force before the range is unknown.
     with pytest.raises(VersionNotFoundError, match="version 3 can't be loaded"):
         compact(table, 3, 6)
     assert compact(table, 5, 6).written
-    # The checkpoint tells the protocol of the commit beside it.
+    # The checkpoint has the protocol of its commit.
     assert compact(table, 4, 6).written
 
 
@@ -274,7 +276,7 @@ def test_a_log_that_takes_several_commits_to_become_a_table(table: MemoryTable) 
 
 
 @pytest.mark.parametrize("planned", [False, True])
-def test_the_remains_of_a_writer_that_died_are_replaced(table: MemoryTable, planned: bool) -> None:
+def test_the_empty_file_of_a_dead_writer_is_replaced(table: MemoryTable, planned: bool) -> None:
     """Before it is planned, and after."""
     path, plan = name(1, 3), plan_log_compaction(table.storage, start=1, end=3)
     table.put({path: b""})

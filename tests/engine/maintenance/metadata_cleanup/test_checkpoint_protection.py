@@ -17,13 +17,13 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import why_unknown
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import explain_unknown
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     MetadataCleanupPlan,
     plan_metadata_cleanup,
 )
-from airflow_delta.engine.maintenance.metadata_cleanup.protocol_history import protocol_history
+from airflow_delta.engine.maintenance.metadata_cleanup.protocol_history import read_protocol_history
 from airflow_delta.engine.model.actions import Protocol
 from tests.cleanup_tables import DAY, LAST, START, Log, epoch_ms
 from tests.faulty_storage import FaultyStorage
@@ -112,7 +112,7 @@ def checkpoints_left(table: MemoryTable) -> list[int]:
     ],
 )
 @pytest.mark.parametrize("checksums", [False, True])
-def test_checkpoints_below_the_boundary_stay_until_all_go(
+def test_checkpoints_below_the_boundary_are_deleted_only_all_at_once(
     cutoff: int, start: int | None, checkpoints: list[int], checksums: bool
 ) -> None:
     with table_of(history(), checksums=checksums) as table:
@@ -127,7 +127,9 @@ def test_checkpoints_below_the_boundary_stay_until_all_go(
             found = state_of(table.delta().snapshot(version))
             assert found == states(history())[version].visible()
         if start == 12:
-            assert "checkpoints below version 20 go all at once" in (plan.reason or "")
+            assert "checkpoints below version 20 are deleted only all at once" in (
+                plan.reason or ""
+            )
             with pytest.raises(VersionNotFoundError, match="version 6 can't be loaded") as e:
                 table.delta().snapshot(6)
             assert e.value.earliest == 12
@@ -155,7 +157,7 @@ def test_checkpoints_below_the_boundary_stay_until_all_go(
     ],
 )
 @pytest.mark.parametrize("checksums", [False, True])
-def test_a_version_whose_protocol_nobody_knows_goes_with_all_others_or_stays(
+def test_a_version_of_an_unknown_protocol_is_deleted_with_all_others_or_stays(
     unknown: range, cutoff: int, start: int | None, checksums: bool
 ) -> None:
     found = history(unknown)
@@ -170,9 +172,7 @@ def test_a_version_whose_protocol_nobody_knows_goes_with_all_others_or_stays(
                 expected = states(found)[version].visible()
                 assert state_of(table.delta().snapshot(version)) == expected
         if start is None or start < min(c for c in (5, 12, 20) if c <= cutoff):
-            first = (
-                f"doesn't know the protocol of version {unknown.start}, which may go only together"
-            )
+            first = f"the protocol of version {unknown.start}, which may be deleted only together"
             assert first in (plan.reason or "")
             assert "novelty" in (plan.reason or "")
 
@@ -224,7 +224,7 @@ def test_a_checkpoint_that_can_not_be_read_is_not_begun_with() -> None:
         assert planned(table, 20).checkpoint == 20
 
 
-def test_of_what_was_left_of_a_cleanup_no_protocol_is_asked() -> None:
+def test_protocols_of_versions_that_cannot_be_rebuilt_do_not_matter() -> None:
     """Commits 0 to 6 are gone, and 7 to 11 can't be rebuilt; of 8 nobody knows the protocol."""
     found = history(range(8, 9))
     with table_of(found) as table:
@@ -342,9 +342,7 @@ def test_a_log_is_not_begun_with_a_checkpoint_that_leads_nowhere() -> None:
         damaged(table, 12)
         plan = planned(table, 19)
         assert (plan.checkpoint, plan.needed) == (None, False)
-        assert re.search(
-            r"0005.checkpoint.parquet is of no use: commits after it", plan.reason or ""
-        )
+        assert re.search(r"0005.checkpoint.parquet is useless: commits after it", plan.reason or "")
         assert planned(table, 20).checkpoint == 20
 
 
@@ -361,7 +359,7 @@ def test_without_the_feature_the_property_means_nothing() -> None:
 # Rule b
 
 
-def test_no_checkpoint_of_a_version_whose_protocol_nobody_knows() -> None:
+def test_a_version_of_an_unknown_protocol_gets_no_checkpoint() -> None:
     with table_of(history(range(6, 9))) as table:
         with pytest.raises(UnsupportedFeatureError, match="novelty"):
             table.delta().checkpoint(7)
@@ -372,7 +370,7 @@ def test_no_checkpoint_of_a_version_whose_protocol_nobody_knows() -> None:
 
 
 @pytest.mark.parametrize("checksums", [False, True])
-def test_commits_go_before_checkpoints(checksums: bool) -> None:
+def test_commits_are_deleted_before_checkpoints(checksums: bool) -> None:
     with table_of(history(range(3, 9)), checksums=checksums) as table:
         storage = FaultyStorage(table.storage)
         execute_metadata_cleanup(storage, planned(table, 20))
@@ -416,7 +414,7 @@ def test_commits_go_before_checkpoints(checksums: bool) -> None:
     ],
 )
 def test_a_protocol_is_known_with_all_its_features(fields: Action, reason: str | None) -> None:
-    found = why_unknown(Protocol.from_json(fields, "the test's"), table="t")
+    found = explain_unknown(Protocol.from_json(fields, "the test's"), table="t")
     assert (found is None) if reason is None else re.search(reason, found or "")
 
 
@@ -456,17 +454,17 @@ def test_the_protocol_of_each_version_comes_from_its_commit(
             log[path] = json.dumps({**json.loads(log[path]), "protocol": known}).encode()
     with MemoryTable(log) as table:
         storage = FaultyStorage(table.storage)
-        found = list(protocol_history(storage, first=first, last=last))
+        found = list(read_protocol_history(storage, first=first, last=last))
         assert [
             (version, "novelty" in (protocol.writer_features or ())) for version, protocol in found
         ] == expected
         assert not [call for call in storage.calls if ".crc" in call.path]
 
 
-def test_after_a_cleanup_the_checkpoint_tells_the_first_protocol() -> None:
+def test_after_a_cleanup_the_first_protocol_comes_from_the_checkpoint() -> None:
     with MemoryTable(log_of_protocols(checksums=False, first=4)) as table:
         assert f"_delta_log/{3:020}.json" not in table.files()
-        found = list(protocol_history(table.storage, first=4, last=LAST))
+        found = list(read_protocol_history(table.storage, first=4, last=LAST))
         assert [(v, "novelty" in (p.writer_features or ())) for v, p in found] == [
             (4, True),
             (5, False),

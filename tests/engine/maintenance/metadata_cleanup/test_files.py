@@ -76,7 +76,7 @@ def sidecars_of(version: int) -> set[str]:
             if path.startswith(SIDECARS)}  # fmt: skip
 
 
-def told(plan: MetadataCleanupPlan, kind: str) -> list[tuple[int, str]]:
+def kept_of(plan: MetadataCleanupPlan, kind: str) -> list[tuple[int, str]]:
     return [(kept.count, kept.reason) for kept in plan.keeps if kept.kind == kind]
 
 
@@ -84,7 +84,7 @@ def told(plan: MetadataCleanupPlan, kind: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("form", ["v2 json", "v2 parquet", "v2 of the classic name"])
-def test_sidecars_go_that_no_checkpoint_names(form: str) -> None:
+def test_sidecars_that_no_checkpoint_refers_to_are_deleted(form: str) -> None:
     with aged(Log((3, 5, 7), form)) as table:
         put(table, {f"{SIDECARS}/stray.parquet": b"x", f"{SIDECARS}/notes.txt": b"x"}, OLD)
         plan = planned(table.delta())
@@ -92,7 +92,7 @@ def test_sidecars_go_that_no_checkpoint_names(form: str) -> None:
             *sidecars_of(3),
             f"{SIDECARS}/stray.parquet",
         }
-        assert told(plan, "sidecars") == [(4, "checkpoints that stay name them")]
+        assert kept_of(plan, "sidecars") == [(4, "remaining checkpoints refer to them")]
         assert state_of(table.delta().snapshot()) == STATES[LAST].visible()
 
 
@@ -113,7 +113,7 @@ def test_a_sidecar_younger_than_a_day_may_belong_to_a_checkpoint_in_the_making(
         put(table, {f"{SIDECARS}/new.parquet": b"x"}, moment)
         table.storage.set_modified(f"{SIDECARS}/new.parquet", int(moment.timestamp() * 1000))
         plan = planned(table.delta())
-        assert [count for count, _ in told(plan, "sidecars")] == ([] if goes else [1])
+        assert [count for count, _ in kept_of(plan, "sidecars")] == ([] if goes else [1])
         assert gone(table) == ({f"{SIDECARS}/new.parquet"} if goes else set())
 
 
@@ -139,10 +139,10 @@ def of_the_future(path: str) -> bytes:
     [
         (damaged, "isn't readable as JSON"),
         (leads_elsewhere, "expected a file in _delta_log/_sidecars"),
-        (of_the_future, "of a protocol that the engine doesn't know.*sidecarsOfSidecars"),
+        (of_the_future, "doesn't know the protocol of the checkpoint.*sidecarsOfSidecars"),
     ],
 )
-def test_if_a_checkpoint_can_not_be_read_no_sidecar_goes(
+def test_if_a_checkpoint_cannot_be_read_no_sidecar_is_deleted(
     broken: Callable[[str], bytes], reason: str
 ) -> None:
     """Even one that isn't the newest, and that nobody looks at."""
@@ -151,7 +151,7 @@ def test_if_a_checkpoint_can_not_be_read_no_sidecar_goes(
         put(table, classic_checkpoint(STATES[LAST], LAST))
         put(table, {path: broken(path)})
         plan = planned(table.delta())
-        ((count, found),) = told(plan, "sidecars")
+        ((count, found),) = kept_of(plan, "sidecars")
         assert count == 6
         assert re.search(reason, found)
         assert path in found
@@ -159,7 +159,7 @@ def test_if_a_checkpoint_can_not_be_read_no_sidecar_goes(
         assert sidecars_of(3) <= table.files().keys()
 
 
-def test_a_sidecar_stays_that_a_checkpoint_has_named_meanwhile() -> None:
+def test_a_sidecar_stays_if_a_concurrent_checkpoint_refers_to_it() -> None:
     """Whoever writes it has made it from the checkpoint before, of which it keeps a part."""
     with aged(V2) as table:
         plan = planned(table.delta())
@@ -176,7 +176,7 @@ def test_a_sidecar_stays_that_a_checkpoint_has_named_meanwhile() -> None:
         assert sidecars_of(3) & table.files().keys() == {again}
 
 
-def test_no_sidecar_goes_if_a_checkpoint_that_came_meanwhile_can_not_be_read() -> None:
+def test_no_sidecar_is_deleted_if_a_concurrent_checkpoint_cannot_be_read() -> None:
     with aged(V2) as table:
         plan = planned(table.delta())
         put(table, {f"_delta_log/{8:020}.checkpoint.{UUIDS[0]}.json": b"{"})
@@ -184,7 +184,7 @@ def test_no_sidecar_goes_if_a_checkpoint_that_came_meanwhile_can_not_be_read() -
         assert sidecars_of(3) <= table.files().keys()
 
 
-def test_a_checkpoint_that_somebody_else_has_cleaned_up_meanwhile_names_nothing() -> None:
+def test_a_checkpoint_that_a_concurrent_cleanup_deleted_refers_to_nothing() -> None:
     with aged(V2) as table:
         (path,) = (p for p in table.files() if p.startswith(f"_delta_log/{7:020}.checkpoint"))
         put(table, classic_checkpoint(STATES[LAST], LAST))
@@ -207,7 +207,7 @@ def test_where_all_sidecars_are_young_no_checkpoint_is_read() -> None:
         table.storage.delete([f"_delta_log/{3:020}.json"])  # it begins above
         (path,) = (p for p in table.files() if p.startswith(f"_delta_log/{7:020}.checkpoint"))
         put(table, {path: b"{"} | classic_checkpoint(STATES[LAST], LAST))
-        assert [count for count, _ in told(planned(table.delta()), "sidecars")] == [6]
+        assert [count for count, _ in kept_of(planned(table.delta()), "sidecars")] == [6]
 
 
 # Files in the making
@@ -248,7 +248,7 @@ NOT_OURS = [
 ]
 
 
-def test_what_writers_have_left_in_the_making_goes_when_it_is_a_day_old() -> None:
+def test_temporary_files_are_deleted_when_they_are_a_day_old() -> None:
     with made(Log((5,))) as table:
         put(table, dict.fromkeys(UNFINISHED, b"half"), OLD)
         put(table, dict.fromkeys(NOT_OURS, b"x"), START)
@@ -256,7 +256,7 @@ def test_what_writers_have_left_in_the_making_goes_when_it_is_a_day_old() -> Non
     with made(Log((5,))) as table:
         put(table, dict.fromkeys(UNFINISHED, b"half"), OLD + timedelta(seconds=1))
         plan = planned(table.delta())
-        assert [count for count, _ in told(plan, "files in the making")] == [len(UNFINISHED) - 1]
+        assert [count for count, _ in kept_of(plan, "files in the making")] == [len(UNFINISHED) - 1]
         assert gone(table) == set()
 
 
@@ -268,7 +268,7 @@ def test_what_is_to_become_the_next_version_stays() -> None:
         assert gone(table) == set()
 
 
-def test_checksums_of_hadoop_go_with_their_files() -> None:
+def test_checksums_of_hadoop_are_deleted_with_their_files() -> None:
     version = f"{3:020}"
     beside = {
         f"_delta_log/.{version}.json.crc": True,

@@ -26,7 +26,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import CleanupCutoff, cleanup_cutoff
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import CleanupCutoff, choose_cutoff
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import plan_metadata_cleanup
 from tests.cleanup_tables import (
@@ -58,7 +58,7 @@ from tests.table_builder import (
 )
 
 MANAGED = {
-    "delta.managedCommit.commitOwner": "books",
+    "delta.managedCommit.commitOwner": "owner-db",
     "delta.managedCommit.commitOwnerConf": '{"tableId":"t-1"}',
     "delta.enableInCommitTimestamps": "true",
     "delta.logRetentionDuration": "interval 2 days",
@@ -82,7 +82,7 @@ def table_of(root: Path, *, checkpoints: tuple[int, ...] = (), **changes: Any) -
     for version in range(1, 12):
         for uuid in UUIDS:
             (directory / f"{version:020}.{uuid}.json").write_text("{}\n")
-    table = DeltaTable(str(root), commit_owners={"books": ScriptedOwner(latest=9)})
+    table = DeltaTable(str(root), commit_owners={"owner-db": ScriptedOwner(latest=9)})
     for version in checkpoints:
         assert table.checkpoint(version).written
     return table
@@ -98,7 +98,7 @@ def left(root: Path) -> tuple[list[int], list[int]]:
 
 
 def cutoff_of(table: DeltaTable, now: datetime, **options: Any) -> CleanupCutoff:
-    return cleanup_cutoff(open_backfilled(table.storage), now_ms=epoch_ms(now), **options)
+    return choose_cutoff(open_backfilled(table.storage), now_ms=epoch_ms(now), **options)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_a_managed_table_keeps_its_newest_backfilled_commits_and_all_proposals_a
 ) -> None:
     table = table_of(tmp_path, checkpoints=(3, 6))
     plan = planned(table, now=now)
-    told = [(group.kind, group.first_version, group.last_version) for group in plan.deletes]
+    groups = [(group.kind, group.first_version, group.last_version) for group in plan.deletes]
     checkpoints = [("checkpoints", 3, 3)] if start > 3 else []
     checksums = [("checksums", 3, 3)] if start > 3 else []
-    assert told == [
+    assert groups == [
         ("commits", 0, start - 1),
         *checksums,
         *checkpoints,
@@ -162,7 +162,7 @@ def test_a_managed_table_keeps_its_newest_backfilled_commits_and_all_proposals_a
     again = planned(table, now=now)
     assert not again.needed
     assert (
-        again.reason == f"the log begins at version {start} already, and nothing else is left over"
+        again.reason == f"the log already begins at version {start}, and nothing else is left over"
     )
     assert execute_metadata_cleanup(table.storage, again).num_deleted == 0
 
@@ -174,7 +174,7 @@ def test_a_managed_table_keeps_its_newest_backfilled_commits_and_all_proposals_a
             (3, 6),
             {},
             START + 2 * DAY,
-            "no commit that can be rebuilt is as old as 2024-03-01T00:00:00.000Z",
+            "all commits that can be rebuilt are newer than 2024-03-01T00:00:00.000Z",
         ),
         (
             (3, 6),
@@ -198,11 +198,11 @@ def test_a_managed_table_keeps_its_newest_backfilled_commits_and_all_proposals_a
             (3, 6),
             {"delta.logRetentionDuration": "interval 500 days"},
             START + 400 * DAY,
-            "no commit that can be rebuilt is as old",
+            "all commits that can be rebuilt are newer",
         ),
     ],
 )
-def test_where_nothing_is_to_go_it_is_said_why(
+def test_a_plan_says_why_it_deletes_nothing(
     tmp_path: Path,
     checkpoints: tuple[int, ...],
     changes: dict[str, str],
@@ -217,7 +217,7 @@ def test_where_nothing_is_to_go_it_is_said_why(
     assert left(tmp_path) == ([*range(10)], sorted([*range(1, 12)] * 2))
 
 
-def test_the_checkpoint_that_the_plan_wants_lets_the_cleanup_go_on() -> None:
+def test_the_wanted_checkpoint_lets_the_cleanup_continue() -> None:
     with made(Log(checkpoints=())) as table:
         plan = planned(table.delta())
         assert (plan.needed, plan.wanted_checkpoint) == (False, CUTOFF)
@@ -265,7 +265,7 @@ def test_a_dry_run_deletes_nothing(tmp_path: Path) -> None:
     assert table.cleanup_metadata().num_deleted == 6 + 12
 
 
-def test_remains_of_a_table_that_was_taken_back_are_cleaned_up_too(tmp_path: Path) -> None:
+def test_proposed_commits_of_a_former_owner_are_cleaned_up_too(tmp_path: Path) -> None:
     table = table_of(tmp_path, checkpoints=(6,))
     kept = {name: value for name, value in MANAGED.items() if "managedCommit" not in name}
     protocol = {
@@ -296,7 +296,7 @@ def with_ratified(table: DeltaTable, root: Path, *actions: Any) -> DeltaTable:
     text = "".join(json.dumps(action) + "\n" for action in lines)
     (root / "_delta_log" / "_commits" / name).write_text(text)
     owner = ScriptedOwner([tracked(root, name)], 10)
-    newer = DeltaTable(str(root), commit_owners={"books": owner})
+    newer = DeltaTable(str(root), commit_owners={"owner-db": owner})
     assert newer.snapshot().version == 10
     return newer
 
@@ -319,7 +319,7 @@ def test_a_feature_that_only_the_owner_knows_of_forbids_the_cleanup(tmp_path: Pa
     ("properties", "reason"),
     [
         ({"delta.enableExpiredLogCleanup": "false"}, "delta.enableExpiredLogCleanup is false"),
-        ({"delta.logRetentionDuration": "interval 9999 weeks"}, "no commit .* is as old as"),
+        ({"delta.logRetentionDuration": "interval 9999 weeks"}, "all commits .* are newer than"),
     ],
 )
 def test_properties_that_only_the_owner_knows_of_count(
@@ -362,10 +362,10 @@ def test_what_is_not_backfilled_stays_however_old_it_is(tmp_path: Path) -> None:
     assert table.snapshot().version == 10
 
 
-def test_where_the_owner_can_not_be_asked_nothing_goes(tmp_path: Path) -> None:
+def test_without_an_answer_of_the_owner_nothing_is_deleted(tmp_path: Path) -> None:
     table_of(tmp_path, checkpoints=(6,))
     silent = ScriptedOwner(error=CommitOwnerUnavailableError("it is out"))
-    for owners in ({}, {"books": silent}):
+    for owners in ({}, {"owner-db": silent}):
         table = DeltaTable(str(tmp_path), commit_owners=owners)
         with pytest.raises(CommitOwnerUnavailableError, match=r"isn't known here|it is out"):
             table.cleanup_metadata()
@@ -382,13 +382,15 @@ def test_a_cut_off_before_our_calendar_is_none_that_a_commit_reaches(
     table = table_of(tmp_path, checkpoints=(6,), **{"delta.logRetentionDuration": interval})
     plan = table.cleanup_metadata().plan
     assert not plan.needed
-    assert "is as old as a time before the year 1, from when" in (plan.reason or "")
+    assert "are newer than a time before the year 1, the cut-off" in (plan.reason or "")
     assert not table.cleanup_metadata(older_than=timedelta.max).plan.needed
 
 
 def test_an_age_below_zero_is_refused(tmp_path: Path) -> None:
     table = table_of(tmp_path, checkpoints=(6,))
-    with pytest.raises(InvalidArgumentError, match="older_than: expected a duration from zero on"):
+    with pytest.raises(
+        InvalidArgumentError, match="older_than: expected a duration of at least zero"
+    ):
         table.cleanup_metadata(older_than=timedelta(microseconds=-1), force=True)
     assert left(tmp_path)[0] == [*range(10)]
 
@@ -412,7 +414,7 @@ def without_metadata(path: str) -> Files:
 
 
 def of_another_version(path: str) -> Files:
-    """Whole, but with the files of another version; only the checksum can tell."""
+    """Whole, but with the files of another version; only the checksum contradicts it."""
     found = states(Log().history)
     short = classic_checkpoint(found[3], 3)[f"_delta_log/{3:020}.checkpoint.parquet"]
     return {path: short, **checksum(found[5], 5)}
@@ -420,7 +422,7 @@ def of_another_version(path: str) -> Files:
 
 @pytest.mark.parametrize("damage", [cut_off, without_metadata, of_another_version])
 @pytest.mark.parametrize(("checkpoints", "start"), [((3, 5, 7), 3), ((5, 7), None)])
-def test_before_commits_go_the_checkpoint_in_their_place_is_read(
+def test_the_checkpoint_is_read_before_its_commits_are_deleted(
     damage: Callable[[str], Files], checkpoints: tuple[int, ...], start: int | None
 ) -> None:
     path = f"_delta_log/{5:020}.checkpoint.parquet"
@@ -489,22 +491,22 @@ def test_the_times_of_versions_after_the_cut_off_stay() -> None:
 
 
 @pytest.mark.parametrize("pointed_to", [0, 3, 5, 7])
-def test_no_reader_is_pointed_to_what_goes(pointed_to: int) -> None:
+def test_the_hint_never_points_to_a_deleted_checkpoint(pointed_to: int) -> None:
     with made(Log((0, 3, 5, 7))) as table:
         table.put(hint(pointed_to))
         result = clean_up(table.delta())
         assert result.hint_renewed == (pointed_to < CUTOFF)
-        told = read_last_checkpoint(table.storage)
-        assert told is not None
-        assert told.version == (7 if pointed_to < CUTOFF else pointed_to)
+        found = read_last_checkpoint(table.storage)
+        assert found is not None
+        assert found.version == (7 if pointed_to < CUTOFF else pointed_to)
 
 
-def test_the_hint_tells_how_many_parts_there_are() -> None:
+def test_the_hint_has_the_number_of_parts() -> None:
     with made(Log((3, 5), form="parts")) as table:
         assert clean_up(table.delta()).hint_renewed
-        told = read_last_checkpoint(table.storage)
-        assert told is not None
-        assert (told.version, told.parts) == (5, 2)
+        found = read_last_checkpoint(table.storage)
+        assert found is not None
+        assert (found.version, found.parts) == (5, 2)
 
 
 def test_a_log_without_a_hint_gets_none() -> None:
@@ -514,7 +516,7 @@ def test_a_log_without_a_hint_gets_none() -> None:
         assert "_delta_log/_last_checkpoint" not in table.files()
 
 
-def test_where_the_hint_can_not_be_written_nothing_goes() -> None:
+def test_if_the_hint_cannot_be_written_nothing_is_deleted() -> None:
     with made(Log((3, 5))) as table:
         plan, before = planned(table.delta()), table.files()
         broken = FaultyStorage(table.storage, Fault("replace", how=How.FAIL))
@@ -526,25 +528,25 @@ def test_where_the_hint_can_not_be_written_nothing_goes() -> None:
 # The plan and the world
 
 
-def test_if_the_checkpoint_is_gone_nothing_goes() -> None:
+def test_if_the_checkpoint_is_gone_nothing_is_deleted() -> None:
     with made(Log((3, 5))) as table:
         plan = planned(table.delta())
         table.storage.delete([f"_delta_log/{5:020}.checkpoint.parquet"])
         before = table.files()
-        with pytest.raises(ObjectNotFoundError, match=r"version 5, .*plan it anew") as e:
+        with pytest.raises(ObjectNotFoundError, match=r"version 5, .*plan the cleanup again") as e:
             execute_metadata_cleanup(table.storage, plan)
         assert e.value.version == 5
         assert table.files() == before
 
 
-def test_if_another_checkpoint_is_in_its_place_nothing_goes() -> None:
+def test_if_the_checkpoint_was_replaced_nothing_is_deleted() -> None:
     """It may be damaged, for nobody has read it."""
     path = f"_delta_log/{5:020}.checkpoint.parquet"
     with made(Log((3, 5))) as table:
         plan, content = planned(table.delta()), table.files()[path]
         table.put({path: content[:-20]})
         before = table.files()
-        with pytest.raises(ObjectNotFoundError, match=r"was replaced .*plan it anew"):
+        with pytest.raises(ObjectNotFoundError, match=r"was replaced .*plan the cleanup again"):
             execute_metadata_cleanup(table.storage, plan)
         assert table.files() == before
 
@@ -556,7 +558,7 @@ def test_a_second_checkpoint_of_its_version_does_no_harm() -> None:
         assert execute_metadata_cleanup(table.storage, plan).num_deleted == plan.num_files
 
 
-def test_what_stays_is_told_with_the_reason() -> None:
+def test_a_plan_lists_what_stays_with_the_reason() -> None:
     with made(Log((2, 3), "v2 json", extras=True)) as table:
         plan = planned(table.delta())
         assert [(kept.kind, kept.count) for kept in plan.keeps] == [
@@ -564,7 +566,9 @@ def test_what_stays_is_told_with_the_reason() -> None:
             ("checkpoints", 2),
             ("sidecars", 2),
         ]
-        assert "rebuild version 5 from the checkpoint of version 3" in plan.keeps[0].reason
+        assert (
+            "version 5 is rebuilt from them and the checkpoint of version 3" in plan.keeps[0].reason
+        )
         assert [group.kind for group in plan.deletes] == [
             "commits",
             "checksums",
@@ -576,7 +580,7 @@ def test_what_stays_is_told_with_the_reason() -> None:
         ]
 
 
-def test_a_long_log_takes_few_requests_and_goes_in_batches_commits_first() -> None:
+def test_a_long_log_takes_few_requests_and_is_deleted_in_batches_commits_first() -> None:
     count, day = 2500, epoch_ms(START)
     with MemoryTable({}) as table:
         history = Log((), protected=None).history

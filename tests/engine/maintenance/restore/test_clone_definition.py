@@ -37,8 +37,11 @@ def domain(name: str, configuration: str) -> dict[str, Any]:
 
 
 def clustered(*columns: str) -> dict[str, Any]:
-    told = {"clusteringColumns": [[column] for column in columns], "domainName": "delta.clustering"}
-    return domain("delta.clustering", json.dumps(told, separators=(",", ":")))
+    configuration = {
+        "clusteringColumns": [[column] for column in columns],
+        "domainName": "delta.clustering",
+    }
+    return domain("delta.clustering", json.dumps(configuration, separators=(",", ":")))
 
 
 def cloned(source: Path, target: Path) -> DeltaTable:
@@ -66,8 +69,8 @@ def configuration(table: DeltaTable) -> dict[str, str]:
 
 
 def named(action: dict[str, Any], name: str, description: str | None = None) -> dict[str, Any]:
-    told = {**action["metaData"], "name": name, "description": description}
-    return {"metaData": told}
+    changed = {**action["metaData"], "name": name, "description": description}
+    return {"metaData": changed}
 
 
 def with_identity(mark: int | None) -> dict[str, Any]:
@@ -79,7 +82,7 @@ def with_identity(mark: int | None) -> dict[str, Any]:
 def test_what_a_table_says_of_itself_comes_along(tmp_path: Path) -> None:
     columns = mapped(schema(id="long", p="string"))
     columns["fields"][0]["metadata"].update(comment="c", __CHAR_VARCHAR_TYPE_STRING="char(3)")
-    told = {
+    properties = {
         MAX_ID: "7",
         "delta.columnMapping.mode": "name",
         "delta.constraints.x": "id > 0",
@@ -89,7 +92,7 @@ def test_what_a_table_says_of_itself_comes_along(tmp_path: Path) -> None:
         tmp_path / "s",
         0,
         protocol("columnMapping", "checkConstraints", "domainMetadata", "clustering"),
-        named(metadata(schema=columns, configuration=told), "n", "d"),
+        named(metadata(schema=columns, configuration=properties), "n", "d"),
         clustered("c1"),
         domain("of.a.user", "{}"),
         {"txn": {"appId": "task", "version": 1}},
@@ -100,7 +103,7 @@ def test_what_a_table_says_of_itself_comes_along(tmp_path: Path) -> None:
     )
     assert clone.metadata.schema_string == source.metadata.schema_string
     assert (clone.metadata.name, clone.metadata.description) == ("n", "d")
-    assert dict(clone.metadata.configuration) == told
+    assert dict(clone.metadata.configuration) == properties
     assert clone.protocol == source.protocol
     assert clone.domains.keys() == {"delta.clustering"}
     assert clone.domains["delta.clustering"] == source.domains["delta.clustering"]
@@ -142,7 +145,7 @@ def test_a_clone_never_forgets_what_it_is_a_copy_of(tmp_path: Path) -> None:
     forgets = {"delta.setTransactionRetentionDuration": "interval 1 second", "x": "y"}
     write_commit(tmp_path / "s", 0, protocol(), metadata(configuration=forgets))
     assert configuration(cloned(tmp_path / "s", tmp_path / "t")) == {"x": "y"}
-    # One that was made so before is mended by the next copy.
+    # The next copy repairs a clone that was made so before.
     DeltaTable(str(tmp_path / "t")).alter.set_properties(forgets)
     target = cloned(tmp_path / "s", tmp_path / "t")
     assert configuration(target) == {"x": "y"}
@@ -153,7 +156,7 @@ def test_a_clone_never_forgets_what_it_is_a_copy_of(tmp_path: Path) -> None:
 def test_hidden_columns_of_row_tracking_get_names_of_their_own(
     tmp_path: Path, enabled: bool
 ) -> None:
-    told = {
+    properties = {
         "delta.enableRowTracking": "true" if enabled else "false",
         HIDDEN: "_ids",
         "delta.rowTracking.materializedRowCommitVersionColumnName": "_versions",
@@ -162,7 +165,7 @@ def test_hidden_columns_of_row_tracking_get_names_of_their_own(
         tmp_path / "s",
         0,
         protocol("rowTracking", "domainMetadata"),
-        metadata(configuration=told),
+        metadata(configuration=properties),
         domain("delta.rowTracking", '{"rowIdHighWaterMark":99}'),
     )
     first = configuration(cloned(tmp_path / "s", tmp_path / "t"))
@@ -173,7 +176,7 @@ def test_hidden_columns_of_row_tracking_get_names_of_their_own(
 
 
 @pytest.mark.parametrize(("mark", "held", "kept"), [(None, 9, 9), (5, 9, 9), (20, 9, 20)])
-def test_marks_of_identity_columns_never_go_back(
+def test_high_water_marks_of_identity_columns_never_decrease(
     tmp_path: Path, mark: int | None, held: int, kept: int
 ) -> None:
     features = protocol("identityColumns")
@@ -199,7 +202,7 @@ def test_a_clone_that_is_brought_up_to_date_keeps_what_is_its_own(tmp_path: Path
     change = target.transaction("WRITE")
     change.set_domain("of.a.user", "theirs")
     change.commit()
-    # The source gets a feature, loses another one with its columns, and is told by another name.
+    # The source gets a feature, loses another one with its columns, and is addressed by another name.
     write_commit(
         tmp_path / "s",
         1,
@@ -219,7 +222,7 @@ def test_a_clone_that_is_brought_up_to_date_keeps_what_is_its_own(tmp_path: Path
     assert json.loads(after.domains["delta.clustering"].configuration)["clusteringColumns"] == []
 
 
-def test_a_clone_of_what_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_a_clone_of_a_version_with_an_unknown_feature_is_refused(tmp_path: Path) -> None:
     write_commit(tmp_path / "s", 0, protocol("fromTheFuture"), metadata())
     with pytest.raises(
         UnsupportedFeatureError, match=r"\['fromTheFuture'\], which the engine doesn't"

@@ -83,7 +83,7 @@ def test_the_protocol_supports_what_both_versions_do(
     assert supported_features(found) == features
 
 
-def test_a_feature_that_nobody_knows_does_not_come_back(tmp_path: Path) -> None:
+def test_an_unknown_feature_is_not_restored(tmp_path: Path) -> None:
     write_commit(tmp_path, 0, protocol("novelty"), metadata())
     write_commit(tmp_path, 1, protocol())
     with pytest.raises(UnsupportedFeatureError, match=r"version 0 .*'novelty'"):
@@ -130,7 +130,7 @@ def test_not_null_and_constraints_come_back_unless_they_were_not_there(
     assert table.snapshot().metadata == table.snapshot(0).metadata
 
 
-def test_a_wider_type_is_taken_back(tmp_path: Path) -> None:
+def test_a_wider_type_is_restored_to_the_narrower_one(tmp_path: Path) -> None:
     enabled = {"delta.enableTypeWidening": "true"}
     narrow = metadata(schema=schema(id="integer"), configuration=enabled)
     write_commit(tmp_path, 0, protocol("typeWidening"), narrow, add("a"))
@@ -140,7 +140,7 @@ def test_a_wider_type_is_taken_back(tmp_path: Path) -> None:
     assert "typeChanges" not in (table.snapshot().metadata.schema_string or "")
 
 
-def test_column_mapping_is_taken_back_and_no_id_is_given_out_twice(tmp_path: Path) -> None:
+def test_column_mapping_is_restored_and_no_id_is_assigned_twice(tmp_path: Path) -> None:
     write_commit(tmp_path, 0, legacy(1, 2), metadata(), add("a"))
     table = DeltaTable(str(tmp_path))
     table.alter.set_properties({"delta.columnMapping.mode": "name"})
@@ -163,8 +163,8 @@ def test_the_highest_column_id_never_falls(tmp_path: Path, then: int, now: int) 
     columns = mapped(schema(id="long", part="string"))
     for version, highest in enumerate((then, now)):
         properties = {**mode, MAX_ID: str(highest)}
-        told = metadata(schema=columns, configuration=properties)
-        write_commit(tmp_path, version, legacy(2, 5), told)
+        definition = metadata(schema=columns, configuration=properties)
+        write_commit(tmp_path, version, legacy(2, 5), definition)
     assert configuration(restored(tmp_path))[MAX_ID] == "5"
 
 
@@ -224,7 +224,7 @@ def numbered(mark: int | None, *, step: int = 1, name: str = "id", **more: Any) 
         (1, None, 9, 9),
         (1, 5, None, 5),
         (1, None, None, None),
-        # Lowered in between, by whoever knew better: what was given out stays so.
+        # Lowered in between, by a user: what was assigned stays so.
         (1, 9, 5, 9),
         (-2, -3, -9, -9),
         (-2, -9, -3, -9),
@@ -270,11 +270,11 @@ def test_domains_of_users_come_back_and_those_of_the_protocol_stay(tmp_path: Pat
     table = restored(tmp_path)
     found = {name: each.configuration for name, each in table.snapshot().domains.items()}
     assert found == {"both": "1", "gone": "2", "same": "3", "delta.x": "8", "delta.y": "7"}
-    # Readers of the log are told what was removed.
+    # The log records what was removed.
     text = (tmp_path / "_delta_log" / f"{2:020}.json").read_text(encoding="utf-8")
-    told = [json.loads(line).get("domainMetadata") for line in text.splitlines()]
-    assert {"domain": "new", "configuration": "6", "removed": True} in told
-    assert {each["domain"] for each in told if each} == {"both", "gone", "new"}
+    domains = [json.loads(line).get("domainMetadata") for line in text.splitlines()]
+    assert {"domain": "new", "configuration": "6", "removed": True} in domains
+    assert {each["domain"] for each in domains if each} == {"both", "gone", "new"}
 
 
 def clustered(*columns: str) -> dict[str, Any]:

@@ -22,10 +22,10 @@ NAMES = ["a", "part=x/b c", "part=a%20b/c", "part=é/d", "_hidden/e", ".f", "g#h
 COUNTED = {"stats": '{"numRecords":9}'}
 
 
-def vector(place: str, kind: str = "u") -> dict[str, Any]:
+def vector(value: str, kind: str = "u") -> dict[str, Any]:
     return {
         "storageType": kind,
-        "pathOrInlineDv": place,
+        "pathOrInlineDv": value,
         "offset": 1,
         "sizeInBytes": 40,
         "cardinality": 6,
@@ -106,18 +106,18 @@ def test_only_files_that_come_back_are_looked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_deletion_vector_that_is_gone_is_found_out(tmp_path: Path, *, inside: bool) -> None:
     root, elsewhere = tmp_path / "table", tmp_path / "else where"
-    place = root / VECTOR_FILE if inside else elsewhere / "v.bin"
-    told = VECTOR if inside else vector(f"file://{quote(str(place))}", "p")
-    table = emptied(root, add("a", **COUNTED, deletionVector=told))
+    file = root / VECTOR_FILE if inside else elsewhere / "v.bin"
+    descriptor = VECTOR if inside else vector(f"file://{quote(str(file))}", "p")
+    table = emptied(root, add("a", **COUNTED, deletionVector=descriptor))
     touched(root, "a")
     with pytest.raises(MissingFilesError) as refused:
         table.restore(0)
-    assert refused.value.paths == (VECTOR_FILE if inside else str(place),)
-    touched(place.parent, place.name)
+    assert refused.value.paths == (VECTOR_FILE if inside else str(file),)
+    touched(file.parent, file.name)
     assert table.restore(0).version == 2
 
 
-def test_inline_vectors_are_in_no_file(tmp_path: Path) -> None:
+def test_inline_deletion_vectors_have_no_file(tmp_path: Path) -> None:
     inline = {**vector("^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", "i")}
     del inline["offset"]
     table = emptied(tmp_path, add("a", **COUNTED, deletionVector=inline))
@@ -139,7 +139,7 @@ def test_files_elsewhere_are_looked_for_there(tmp_path: Path) -> None:
     assert table.restore(0).version == 2
 
 
-def test_a_vacuum_has_taken_the_files(sales_copy: Path) -> None:
+def test_a_restore_is_refused_if_a_vacuum_has_deleted_the_files(sales_copy: Path) -> None:
     """Of a table that another engine has written: version 3 deletes rows, and rewrites a file."""
     table = DeltaTable(str(sales_copy))
     before = {*table.snapshot(2).file_uris()}

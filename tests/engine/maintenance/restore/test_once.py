@@ -19,7 +19,7 @@ TRY = ("airflow:lake.restore", 7)
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeltaTable:
     """Version 0 has ``a``, version 1 has ``b``."""
     monkeypatch.setattr(commit_loop, "pause", lambda _: None)
-    monkeypatch.setattr(restore_missing, "missing_files", lambda *_: [])
+    monkeypatch.setattr(restore_missing, "find_missing_files", lambda *_: [])
     return DeltaTable(write_table(tmp_path, [add("a")], [remove("a"), add("b")]))
 
 
@@ -52,7 +52,7 @@ def test_another_number_is_another_restore(table: DeltaTable) -> None:
 
 def test_an_identifier_that_restored_another_version_is_refused(table: DeltaTable) -> None:
     table.restore(0, once=TRY)
-    with pytest.raises(InvalidArgumentError, match=r"brought back version 0: expected version 1"):
+    with pytest.raises(InvalidArgumentError, match=r"restored version 0: expected version 1"):
         table.restore(1, once=TRY)
     assert table.latest_version() == 2
 
@@ -89,7 +89,7 @@ def test_of_two_tries_at_once_one_restores(
             others[0] = DeltaTable(table.uri).restore(0, once=TRY).version
         return []
 
-    monkeypatch.setattr(restore_missing, "missing_files", meanwhile)
+    monkeypatch.setattr(restore_missing, "find_missing_files", meanwhile)
     late = table.restore(0, once=TRY)
     assert others == [2]
     assert late.commit is not None
@@ -103,7 +103,7 @@ def test_a_conflict_with_somebody_else_stays_one(
         write_commit(Path(table.uri), 2, add("c"))
         return []
 
-    monkeypatch.setattr(restore_missing, "missing_files", meanwhile)
+    monkeypatch.setattr(restore_missing, "find_missing_files", meanwhile)
     with pytest.raises(CommitConflictError, match="version 2"):
         table.restore(0, once=TRY)
     assert table.latest_version() == 2

@@ -1,4 +1,4 @@
-"""Restoring a table: which files come and go, what is asked of them, and what gets in the way."""
+"""Restoring a table: which files are added and removed, what is refused, and what is a conflict."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def kinds(root: Path, kind: str) -> list[dict[str, Any]]:
     return [action[kind] for action in made(root) if kind in action]
 
 
-# What is asked for.
+# The request.
 
 
-def test_a_version_or_a_timestamp_is_asked_for(tmp_path: Path) -> None:
+def test_either_a_version_or_a_timestamp_is_required(tmp_path: Path) -> None:
     write_table(tmp_path, [add("a")], [add("b")])
     table = DeltaTable(str(tmp_path))
     with pytest.raises(InvalidArgumentError, match="found neither"):
@@ -132,7 +132,7 @@ def test_a_table_that_the_engine_cannot_write_is_left_alone(tmp_path: Path) -> N
         DeltaTable(str(tmp_path)).restore(0)
 
 
-def test_a_dry_run_only_tells(tmp_path: Path) -> None:
+def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     write_table(tmp_path, [add("a", size=3), add("b", size=5)], [remove("a"), add("c", size=7)])
     (tmp_path / "a").touch()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -156,24 +156,24 @@ def test_a_dry_run_only_tells(tmp_path: Path) -> None:
 # Files.
 
 
-def test_files_come_back_as_they_were_and_go_by_all_that_is_told_of_them(tmp_path: Path) -> None:
-    told = {"partitionValues": {"part": "x"}, "tags": {"k": "v"}, "size": 4, **COUNTED}
+def test_files_are_restored_with_all_fields_and_removed_with_all_fields(tmp_path: Path) -> None:
+    fields = {"partitionValues": {"part": "x"}, "tags": {"k": "v"}, "size": 4, **COUNTED}
     write_commit(
         tmp_path,
         0,
         protocol("deletionVectors"),
         metadata(partition_columns=["part"]),
-        add("a", **told, modificationTime=5, clusteringProvider="liquid", dataChange=False),
+        add("a", **fields, modificationTime=5, clusteringProvider="liquid", dataChange=False),
         add("stays", partitionValues={"part": None}),
     )
     write_commit(
-        tmp_path, 1, remove("a"), add("b%20c", **told, deletionVector=VECTOR, modificationTime=6)
+        tmp_path, 1, remove("a"), add("b%20c", **fields, deletionVector=VECTOR, modificationTime=6)
     )
     restored(tmp_path, 0)
     (came,) = kinds(tmp_path, "add")
     assert came == {
         "path": "a",
-        **told,
+        **fields,
         "modificationTime": 5,
         "dataChange": True,
         "clusteringProvider": "liquid",
@@ -182,7 +182,7 @@ def test_files_come_back_as_they_were_and_go_by_all_that_is_told_of_them(tmp_pat
     assert went.pop("deletionTimestamp") > 1_700_000_000_000
     assert went == {
         "path": "b%20c",
-        **told,
+        **fields,
         "deletionVector": VECTOR,
         "dataChange": True,
         "extendedFileMetadata": True,
@@ -192,7 +192,7 @@ def test_files_come_back_as_they_were_and_go_by_all_that_is_told_of_them(tmp_pat
 @pytest.mark.parametrize(
     ("then", "now"), [(None, VECTOR), (VECTOR, None), (VECTOR, LARGER), (LARGER, VECTOR)]
 )
-def test_deleted_rows_come_and_go_with_the_vector(
+def test_deleted_rows_come_and_go_with_the_deletion_vector(
     tmp_path: Path, then: dict[str, Any] | None, now: dict[str, Any] | None
 ) -> None:
     old, new = ({"deletionVector": vector} if vector else {} for vector in (then, now))
@@ -255,7 +255,7 @@ def test_careless_files_of_others_come_back(tmp_path: Path) -> None:
     assert len(kinds(tmp_path, "add")) == 4
 
 
-def test_change_data_are_told_by_files(tmp_path: Path) -> None:
+def test_change_data_are_read_from_the_files(tmp_path: Path) -> None:
     write_commit(
         tmp_path,
         0,
@@ -370,12 +370,12 @@ def raced(
             meanwhile(DeltaTable(str(root)))
         return []
 
-    monkeypatch.setattr(restore_missing, "missing_files", others)
+    monkeypatch.setattr(restore_missing, "find_missing_files", others)
     return DeltaTable(str(root))
 
 
 @pytest.mark.parametrize(("meanwhile", "error"), CONFLICTS)
-def test_a_change_of_the_table_meanwhile_is_a_conflict(
+def test_a_concurrent_change_of_the_table_is_a_conflict(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     meanwhile: Callable[[DeltaTable], object],
@@ -402,8 +402,8 @@ def test_what_changes_nothing_of_the_table_is_none(
 def test_a_managed_table_is_restored_by_its_owner(tmp_path: Path) -> None:
     owner = WatchedOwner()
     write_table(tmp_path, [add("a")], [remove("a"), add("b")])
-    table = DeltaTable(str(tmp_path), commit_owners={"books": owner})
-    table.convert_to_managed("books")
+    table = DeltaTable(str(tmp_path), commit_owners={"owner-db": owner})
+    table.convert_to_managed("owner-db")
     configuration = table.snapshot().metadata.configuration
 
     result = table.restore(0, ignore_missing_files=True)
@@ -413,7 +413,7 @@ def test_a_managed_table_is_restored_by_its_owner(tmp_path: Path) -> None:
     assert files(table) == {("a", None)}
     # The version that came back had none of these, and the table keeps them.
     assert snapshot.metadata.configuration == configuration
-    assert table.commit_status().owner == "books"
+    assert table.commit_status().owner == "owner-db"
     assert table.restore(2, ignore_missing_files=True).version == 4
     assert files(table) == {("b", None)}
 
@@ -421,8 +421,8 @@ def test_a_managed_table_is_restored_by_its_owner(tmp_path: Path) -> None:
 def test_the_owner_of_a_former_version_does_not_come_back(tmp_path: Path) -> None:
     owner = WatchedOwner()
     write_table(tmp_path, [add("a")])
-    table = DeltaTable(str(tmp_path), commit_owners={"books": owner})
-    table.convert_to_managed("books")
+    table = DeltaTable(str(tmp_path), commit_owners={"owner-db": owner})
+    table.convert_to_managed("owner-db")
     table.convert_to_file_system()
     append(table)
     table.restore(1)

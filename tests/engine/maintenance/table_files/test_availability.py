@@ -1,4 +1,4 @@
-"""Whether an earlier version can still be read is told before anybody reads it."""
+"""Before anybody reads an earlier version, it is known whether its files exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_delta.engine.maintenance.table_files import missing_files
 from airflow_delta.engine.maintenance.table_files.availability import (
     PastFiles,
     check_version_files,
-    newest_known,
+    open_newest_known,
 )
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.paths import encode_path
@@ -50,10 +50,10 @@ def check(root: Path, version: int, *allowed: Path) -> PastFiles:
     return table.check_version(table.snapshot(version))
 
 
-def vector(place: str, kind: str = "u", offset: int = 1) -> dict[str, Any]:
+def vector(value: str, kind: str = "u", offset: int = 1) -> dict[str, Any]:
     return {
         "storageType": kind,
-        "pathOrInlineDv": place,
+        "pathOrInlineDv": value,
         "offset": offset,
         "sizeInBytes": 40,
         "cardinality": 6,
@@ -63,8 +63,8 @@ def vector(place: str, kind: str = "u", offset: int = 1) -> dict[str, Any]:
 FIRST, SECOND = "ab^-aqEH.-t@S}K{vb[*k^", "xb^-aqEH.-t@S}K{vb[*k^"
 
 
-def file_of(place: str) -> str:
-    return get_relative_path(DeletionVectorDescriptor("u", place, 1, 40, 6))
+def file_of(value: str) -> str:
+    return get_relative_path(DeletionVectorDescriptor("u", value, 1, 40, 6))
 
 
 @pytest.mark.parametrize("listed_from", [1, 10_000])
@@ -107,7 +107,7 @@ def test_the_retention_protects_what_was_removed_lately(tmp_path: Path) -> None:
     write_table(
         tmp_path,
         [add(name) for name in names],
-        [remove(name, **told) for name, told in zip(names, times, strict=True)],
+        [remove(name, **time) for name, time in zip(names, times, strict=True)],
     )
     touched(tmp_path, *names)
     assert check(tmp_path, 0) == PastFiles(3, 2)
@@ -125,9 +125,9 @@ def test_the_retention_is_the_tables(tmp_path: Path) -> None:
     assert check(tmp_path, 0) == PastFiles(2, 1)
 
 
-def deleted_twice(root: Path, kind: str = "u", places: tuple[str, str] = (FIRST, SECOND)) -> None:
+def deleted_twice(root: Path, kind: str = "u", stored: tuple[str, str] = (FIRST, SECOND)) -> None:
     """Version 0 has one deletion vector, version 1 another one of the same data file."""
-    first, second = (vector(place, kind) for place in places)
+    first, second = (vector(value, kind) for value in stored)
     write_commit(
         root,
         0,
@@ -161,11 +161,9 @@ def test_a_deletion_vector_elsewhere_is_looked_for_there(tmp_path: Path) -> None
     assert check(root, 0, elsewhere) == PastFiles(1, 0)
 
 
-def test_deletion_vectors_of_one_file_are_one_file(tmp_path: Path) -> None:
+def test_deletion_vectors_in_one_file_count_as_one_file(tmp_path: Path) -> None:
     first, second = vector(FIRST), vector(FIRST, offset=50)
-    adds = [
-        add(name, **COUNTED, deletionVector=told) for name, told in (("a", first), ("b", second))
-    ]
+    adds = [add(name, **COUNTED, deletionVector=dv) for name, dv in (("a", first), ("b", second))]
     write_commit(tmp_path, 0, protocol("deletionVectors"), metadata(), *adds)
     write_commit(tmp_path, 1, remove("a", deletionVector=first))
     touched(tmp_path, "a")
@@ -175,11 +173,11 @@ def test_deletion_vectors_of_one_file_are_one_file(tmp_path: Path) -> None:
     assert check(tmp_path, 0) == PastFiles(3, 1)
 
 
-def test_inline_vectors_are_in_no_file(tmp_path: Path) -> None:
+def test_inline_deletion_vectors_have_no_file(tmp_path: Path) -> None:
     inline = {**vector("^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", "i")}
     del inline["offset"]
-    told = add("a", **COUNTED, deletionVector=inline)
-    write_commit(tmp_path, 0, protocol("deletionVectors"), metadata(), told)
+    action = add("a", **COUNTED, deletionVector=inline)
+    write_commit(tmp_path, 0, protocol("deletionVectors"), metadata(), action)
     gone = remove("a", deletionVector=inline)
     write_commit(tmp_path, 1, gone, add("a", **COUNTED, deletionVector=vector(SECOND)))
     assert check(tmp_path, 0) == PastFiles(0, 0)
@@ -200,11 +198,11 @@ def test_files_elsewhere_are_looked_for_there(tmp_path: Path) -> None:
 
 
 def test_many_missing_files_are_not_counted_to_the_end(tmp_path: Path) -> None:
-    names = [f"f{number}" for number in range(missing_files.MOST_TOLD + 20)]
+    names = [f"f{number}" for number in range(missing_files.MAX_MISSING + 20)]
     write_table(tmp_path, map(add, names), map(remove, names))
     with pytest.raises(MissingFilesError, match="100 or more of the files") as refused:
         check(tmp_path, 0)
-    assert refused.value.num_missing == len(refused.value.paths) == missing_files.MOST_TOLD
+    assert refused.value.num_missing == len(refused.value.paths) == missing_files.MAX_MISSING
 
 
 def test_our_own_vacuum(sales_copy: Path) -> None:
@@ -243,7 +241,7 @@ def data_files(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*.parquet")}
 
 
-def test_the_commit_owner_is_asked_for_the_newest_version_where_it_answers(tmp_path: Path) -> None:
+def test_the_newest_version_is_the_commit_owners_if_it_answers(tmp_path: Path) -> None:
     root, owner = tmp_path / "table", SqlCommitOwner(f"sqlite:///{tmp_path}/owner.db")
     write_table(root, [add("a")], [add("b")])
     touched(root, "a", "b")
@@ -256,10 +254,10 @@ def test_the_commit_owner_is_asked_for_the_newest_version_where_it_answers(tmp_p
     (root / "a").unlink()
     with pytest.raises(MissingFilesError, match="version 1 can't be read any more"):
         table.check_version(table.snapshot(1))
-    # Without the owner: a version in the log is readable as far as the log tells, and nobody is warned.
+    # Without the owner: a version in the log is readable without it, and nobody is warned.
     logged = open_newest(table.storage)
     assert logged.version == 2
     assert check_version_files(
-        logged, newest_known(table.storage, CommitOwners()), table.file_access
+        logged, open_newest_known(table.storage, CommitOwners()), table.file_access
     ) == PastFiles(0, 0)
-    assert newest_known(table.storage, CommitOwners()).version == 2
+    assert open_newest_known(table.storage, CommitOwners()).version == 2

@@ -1,4 +1,4 @@
-"""Looking for files: what is asked of the store, and how often."""
+"""Finding missing files: the requests to the store, and their number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, FILE_
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.errors import ObjectNotFoundError, StorageError
 from airflow_delta.engine.maintenance.table_files import missing_files as search
-from airflow_delta.engine.maintenance.table_files.missing_files import MOST_TOLD, missing_files
+from airflow_delta.engine.maintenance.table_files.missing_files import (
+    MAX_MISSING,
+    find_missing_files,
+)
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.faulty_storage import Fault, FaultyStorage, How
@@ -30,10 +33,10 @@ def files(count: int) -> pa.Table:
     return pa.Table.from_arrays(columns, names=list(FILE_KEY_COLUMNS))
 
 
-def test_each_file_is_asked_for_once(tmp_path: Path) -> None:
+def test_each_file_is_looked_up_once(tmp_path: Path) -> None:
     storage = FaultyStorage(LocalStorage(str(tmp_path)))
     touched(tmp_path, *(f"part={number % 7}/{number}" for number in range(20)))
-    assert missing_files(files(20), FileAccess(storage)) == []
+    assert find_missing_files(files(20), FileAccess(storage)) == []
     assert (storage.count("head"), len(storage.calls)) == (20, 20)
 
 
@@ -41,19 +44,19 @@ def test_many_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(search, "_LISTED_FROM", 20)
     storage = FaultyStorage(LocalStorage(str(tmp_path)))
     touched(tmp_path, *(f"part={number % 7}/{number}" for number in range(19)))
-    assert missing_files(files(20), FileAccess(storage)) == ["part=5/19"]
+    assert find_missing_files(files(20), FileAccess(storage)) == ["part=5/19"]
     assert (storage.count("walk"), storage.count("head")) == (1, 1)
 
 
 def test_the_search_ends_when_enough_is_missing(tmp_path: Path) -> None:
     storage = FaultyStorage(LocalStorage(str(tmp_path)))
-    assert len(missing_files(files(3 * MOST_TOLD), FileAccess(storage))) == MOST_TOLD
-    assert storage.count("head") == MOST_TOLD
+    assert len(find_missing_files(files(3 * MAX_MISSING), FileAccess(storage))) == MAX_MISSING
+    assert storage.count("head") == MAX_MISSING
 
 
 def test_a_store_that_fails_is_not_one_that_lacks_the_file(tmp_path: Path) -> None:
     touched(tmp_path, "part=0/0")
     storage = FaultyStorage(LocalStorage(str(tmp_path)), Fault("head", how=How.FAIL))
     with pytest.raises(StorageError) as failed:
-        missing_files(files(1), FileAccess(storage))
+        find_missing_files(files(1), FileAccess(storage))
     assert not isinstance(failed.value, ObjectNotFoundError)

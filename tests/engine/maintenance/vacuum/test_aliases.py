@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.maintenance.vacuum.aliases import folded_names, under_other_names
+from airflow_delta.engine.maintenance.vacuum.aliases import fold_names, may_be_aliases
 from airflow_delta.engine.maintenance.vacuum.plan import plan_vacuum
-from airflow_delta.engine.maintenance.vacuum.references import References, references
+from airflow_delta.engine.maintenance.vacuum.references import References, collect_references
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.log_builder import PROTOCOL, add, metadata, remove, write_commit
 from tests.vacuum_world import DAY_MS, NOW_MS
@@ -110,11 +110,11 @@ def texts(*values: str) -> pa.ChunkedArray:
 
 def test_names_are_folded_text_by_text() -> None:
     paths = texts("a/B.c", "D", "x/É", "x/E\u0301", "\u212a", "")
-    assert folded_names(paths).to_pylist() == ["b.c", "d", "é", "é", "k", ""]
-    assert folded_names(pa.chunked_array([], pa.string())).to_pylist() == []
+    assert fold_names(paths).to_pylist() == ["b.c", "d", "é", "é", "k", ""]
+    assert fold_names(pa.chunked_array([], pa.string())).to_pylist() == []
 
 
 def test_nothing_needed_protects_nothing() -> None:
-    nothing: References = references([], table="/t")
+    nothing: References = collect_references([], table="/t")
     for listed in (texts("a"), None):
-        assert under_other_names(texts("a"), nothing, listed).to_pylist() == [False]
+        assert may_be_aliases(texts("a"), nothing, listed).to_pylist() == [False]

@@ -1,4 +1,4 @@
-"""What is brought back while a vacuum runs stays; and what is lost all the same is told by one side."""
+"""Files that are brought back while a vacuum runs stay; if one is lost, one side reports it."""
 
 from __future__ import annotations
 
@@ -94,19 +94,19 @@ def test_what_is_restored_between_deletions_stays(root: Path) -> None:
 
 
 @pytest.mark.parametrize("nth", [1, 4])
-def test_what_is_restored_as_it_is_deleted_is_told(root: Path, nth: int) -> None:
+def test_files_restored_while_they_are_deleted_are_reported(root: Path, nth: int) -> None:
     plan = planned(root)
     lost = order(plan)[nth - 1]
     fault = Fault("delete", nth=nth, meanwhile=readded(root, 2, lost))
     storage = FaultyStorage(LocalStorage(str(root)), fault)
-    with pytest.raises(ObjectNotFoundError, match="1 of the files that were deleted") as error:
+    with pytest.raises(ObjectNotFoundError, match="a commit has brought back 1 files") as error:
         execute_vacuum(storage, plan)
     assert (error.value.paths, error.value.path, error.value.version) == ((lost,), lost, 2)
     assert left(root) == ["z"]
     assert read_last_vacuum(storage) is None
 
 
-def test_a_checkpoint_may_come_meanwhile(root: Path) -> None:
+def test_a_concurrent_checkpoint_does_no_harm(root: Path) -> None:
     plan = planned(root)
     readded(root, 2, "a", "c")()
     assert DeltaTable(str(root)).checkpoint(2).written
@@ -140,7 +140,7 @@ def test_nothing_to_delete_costs_nothing(root: Path) -> None:
     assert [call.operation for call in storage.calls] == ["replace"]
 
 
-def test_a_feature_that_comes_meanwhile_stops_it(root: Path) -> None:
+def test_a_feature_added_concurrently_stops_the_vacuum(root: Path) -> None:
     plan = planned(root)
     novelty = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["novelty"]}
 
@@ -164,12 +164,12 @@ def replace(root: Path, *, versions: Iterable[int]) -> None:
 def test_a_table_that_was_replaced_is_not_touched(root: Path) -> None:
     plan = planned(root)
     replace(root, versions=[0])
-    with pytest.raises(CommitConflictError, match=r"version 1, .* is there no more"):
+    with pytest.raises(CommitConflictError, match=r"version 1, .* no longer exists"):
         execute_vacuum(LocalStorage(str(root)), plan)
     assert left(root) == [*NAMES, "z"]
 
 
-def test_a_table_that_is_replaced_meanwhile_is_left(root: Path) -> None:
+def test_a_concurrently_replaced_table_is_left_alone(root: Path) -> None:
     plan = planned(root)
     fault = Fault("delete", nth=2, meanwhile=lambda: replace(root, versions=range(4)))
     with pytest.raises(MetadataChangedError):
@@ -177,10 +177,10 @@ def test_a_table_that_is_replaced_meanwhile_is_left(root: Path) -> None:
     assert len(left(root)) == 3
 
 
-def test_the_owner_of_a_managed_table_is_asked(tmp_path: Path) -> None:
+def test_commits_that_only_the_owner_knows_are_read(tmp_path: Path) -> None:
     """A restore that isn't backfilled is in no log."""
     owner = {
-        "delta.managedCommit.commitOwner": "books",
+        "delta.managedCommit.commitOwner": "owner-db",
         "delta.managedCommit.commitOwnerConf": '{"tableId": "t"}',
         "delta.enableInCommitTimestamps": "true",
     }
@@ -196,15 +196,15 @@ def test_the_owner_of_a_managed_table_is_asked(tmp_path: Path) -> None:
     written.rename(tmp_path / "_delta_log" / "_commits" / name)
     put(tmp_path, "a", "b")
     storage = LocalStorage(str(tmp_path))
-    before = CommitOwners({"books": ScriptedOwner([], 1)})
+    before = CommitOwners({"owner-db": ScriptedOwner([], 1)})
     plan = plan_vacuum(storage, before, now_ms=NOW_MS)
     assert sorted(order(plan)) == ["a", "b"]
-    after = CommitOwners({"books": ScriptedOwner([tracked(tmp_path, name)], 2)})
+    after = CommitOwners({"owner-db": ScriptedOwner([tracked(tmp_path, name)], 2)})
     assert execute_vacuum(storage, plan, after).num_deleted == 1
     assert left(tmp_path) == ["b"]
 
 
-def test_a_restore_tells_of_files_that_a_vacuum_took_meanwhile(root: Path) -> None:
+def test_a_restore_reports_files_that_a_concurrent_vacuum_deleted(root: Path) -> None:
     """The vacuum's last look was before the commit."""
     table = DeltaTable(str(root))
     before = table.restore(0, dry_run=True).plan

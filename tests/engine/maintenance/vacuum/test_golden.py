@@ -74,7 +74,7 @@ def planned(root: Path, mode: Any) -> set[str]:
 
 @pytest.mark.filterwarnings("ignore::airflow_delta.engine.errors.DeltaWarning")
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_live_stays_and_all_else_goes(
+def test_live_files_stay_and_all_others_are_deleted(
     name: str, golden_case: Callable[[str], Path]
 ) -> None:
     root = golden_case(name)

@@ -23,28 +23,34 @@ from airflow_delta.engine.errors import (
     ObjectNotFoundError,
 )
 from airflow_delta.engine.maintenance.table_files import removals as vacuum_log
-from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
-from airflow_delta.engine.maintenance.table_files.listing import each_once, existing, list_files
-from airflow_delta.engine.maintenance.table_files.locations import locations, places
-from airflow_delta.engine.maintenance.table_files.oldest_restorable import oldest_restorable
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
+    locate_deletion_vectors,
+)
+from airflow_delta.engine.maintenance.table_files.listing import (
+    drop_duplicates,
+    drop_phantoms,
+    list_files,
+)
+from airflow_delta.engine.maintenance.table_files.locations import locate_or_decode, locate_paths
+from airflow_delta.engine.maintenance.table_files.oldest_restorable import find_oldest_restorable
 from airflow_delta.engine.maintenance.table_files.removals import read_commits
 from airflow_delta.engine.maintenance.vacuum import inventory as vacuum_inventory
 from airflow_delta.engine.maintenance.vacuum.inventory import (
     check_times,
-    inventory_files,
     read_inventory,
+    select_inventory_files,
 )
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import (
     LAST_VACUUM,
     read_last_vacuum,
     write_last_vacuum,
 )
-from airflow_delta.engine.maintenance.vacuum.references import references
+from airflow_delta.engine.maintenance.vacuum.references import collect_references
 from airflow_delta.engine.maintenance.vacuum.scope import (
     Scope,
-    kinds_of,
-    of_other_tables,
-    roots_of_other_tables,
+    are_in_other_tables,
+    find_kinds,
+    find_roots_of_other_tables,
 )
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.storage.base import Capabilities, FileInfo
@@ -118,12 +124,12 @@ def actions(paths: Sequence[str], vectors: Sequence[dict[str, Any] | None] = ())
 )
 def test_the_location_of_a_path(root: str, path: str, location: str | None) -> None:
     # Beside others, which must not change it.
-    found = locations(texts(["x", path, "y%20z", path]), root=root)
+    found = locate_paths(texts(["x", path, "y%20z", path]), root=root)
     assert found.to_pylist() == ["x", location, "y z", location]
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "location"),
     [
         ("a%20b", "a b"),
         ("/t/a%20b", "a b"),
@@ -133,44 +139,44 @@ def test_the_location_of_a_path(root: str, path: str, location: str | None) -> N
         ("./a", None),
     ],
 )
-def test_the_place_of_a_path(path: str, place: str | None) -> None:
-    found = places(texts(["x", path, "y%20z"]), root="/t")
-    assert found.to_pylist() == ["x", place, "y z"]
+def test_paths_are_located_or_decoded(path: str, location: str | None) -> None:
+    found = locate_or_decode(texts(["x", path, "y%20z"]), root="/t")
+    assert found.to_pylist() == ["x", location, "y z"]
 
 
 def test_a_root_that_is_a_link_is_called_by_both_its_names(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "t")
     paths = texts([f"{tmp_path}/t/a", f"file://{tmp_path}/link/b", f"{tmp_path}/c"])
-    assert locations(paths, root=f"{tmp_path}/link").to_pylist() == ["a", "b", None]
+    assert locate_paths(paths, root=f"{tmp_path}/link").to_pylist() == ["a", "b", None]
 
 
 def test_no_paths_have_no_locations() -> None:
-    assert locations(pa.chunked_array([], pa.string()), root="/t").to_pylist() == []
+    assert locate_paths(pa.chunked_array([], pa.string()), root="/t").to_pylist() == []
 
 
 def test_a_path_that_can_not_be_decoded_is_named_as_a_whole() -> None:
     with pytest.raises(CorruptLogError, match="'k=1/a%zz/b%20c'") as error:
-        locations(texts(["ok%20", "k=1/a%zz/b%20c"]), root="/t")
+        locate_paths(texts(["ok%20", "k=1/a%zz/b%20c"]), root="/t")
     assert error.value.path == "k=1/a%zz/b%20c"
 
 
 # Deletion vectors
 
 
-def test_the_files_of_many_vectors_are_those_of_each() -> None:
-    places = [
+def test_many_deletion_vectors_are_located_as_each_alone() -> None:
+    stored = [
         prefix + z85.encode(uuid.UUID(int=number * 7919 + 1).bytes)
         for number in range(40)
         for prefix in ("", "ab", "ü^")
     ]
     # PROTOCOL.md's example, "Deletion Vector Descriptor Schema".
-    places += ["ab^-aqEH.-t@S}K{vb[*k^", z85.encode(bytes(16)), z85.encode(b"\xff" * 16)]
-    rows = [{"storageType": "u", "pathOrInlineDv": place, "offset": 1} for place in places]
+    stored += ["ab^-aqEH.-t@S}K{vb[*k^", z85.encode(bytes(16)), z85.encode(b"\xff" * 16)]
+    rows = [{"storageType": "u", "pathOrInlineDv": value, "offset": 1} for value in stored]
     rows[7:7] = [None, {"storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f5"}]
     rows.append({"storageType": "p", "pathOrInlineDv": "s3://b/deletion%20vector.bin"})
     column = pa.chunked_array([pa.array(rows[:9], VECTOR_TYPE), pa.array(rows[9:], VECTOR_TYPE)])
-    relative, absolute = vector_paths(column, table="/t")
+    relative, absolute = locate_deletion_vectors(column, table="/t")
     expected = [
         get_relative_path(DeletionVectorDescriptor("u", row["pathOrInlineDv"], 1, 0, 0))
         if row and row["storageType"] == "u"
@@ -200,19 +206,19 @@ def test_the_files_of_many_vectors_are_those_of_each() -> None:
 )
 def test_what_a_path_protects(path: str, stay: list[str]) -> None:
     others = ["b", "k=2/a b", "aa", "a/b", "1/a b", "%20b"]
-    protected = references([actions(["c", path, "d%20e"])], table="/t")
-    places = [place for place in others if place not in stay]
-    assert protected.protect(texts([*stay, *places])).to_pylist() == [
+    protected = collect_references([actions(["c", path, "d%20e"])], table="/t")
+    others_left = [path for path in others if path not in stay]
+    assert protected.protect(texts([*stay, *others_left])).to_pylist() == [
         *([True] * len(stay)),
-        *([False] * len(places)),
+        *([False] * len(others_left)),
     ]
 
 
-def test_vectors_are_protected_wherever_they_are() -> None:
+def test_deletion_vectors_are_protected_in_all_storage_types() -> None:
     file = uuid.uuid4()
     far = {"storageType": "p", "pathOrInlineDv": "s3://else/t/vectors/v%20w.bin", "offset": 1}
     inline = {"storageType": "i", "pathOrInlineDv": "abcde"}
-    protected = references(
+    protected = collect_references(
         [
             actions(["a", "b"], [vector(file, 1), vector(file, 50)]),
             actions(["c", "d"], [far, inline]),
@@ -220,14 +226,22 @@ def test_vectors_are_protected_wherever_they_are() -> None:
         table="s3://b/t",
     )
     name = f"deletion_vector_{file}.bin"
-    places = texts([name, f"x/{name}", "vectors/v w.bin", "abcde", "a", "d", None])
-    assert protected.protect(places).to_pylist() == [True, False, True, False, True, True, False]
+    candidates = texts([name, f"x/{name}", "vectors/v w.bin", "abcde", "a", "d", None])
+    assert protected.protect(candidates).to_pylist() == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_references_of_two_are_those_of_both() -> None:
-    one, two = (references([actions([path])], table="/t") for path in ("a", "/x/b"))
+    one, two = (collect_references([actions([path])], table="/t") for path in ("a", "/x/b"))
     assert (one | two).protect(texts(["a", "b", "c"])).to_pylist() == [True, True, False]
-    nothing = references([], table="/t")
+    nothing = collect_references([], table="/t")
     assert nothing.protect(texts(["a"])).to_pylist() == [False]
 
 
@@ -260,7 +274,7 @@ def test_what_is_hidden() -> None:
         "metadata/v1.json": False,
         "_p=_x/a": False,
     }
-    assert dict(zip(paths, scope.hidden(texts([*paths])).to_pylist(), strict=True)) == paths
+    assert dict(zip(paths, scope.are_hidden(texts([*paths])).to_pylist(), strict=True)) == paths
 
 
 @pytest.mark.parametrize(
@@ -276,11 +290,11 @@ def test_icebergs_metadata_stays_where_it_is_kept(
 ) -> None:
     write_table(tmp_path, [add("a")], configuration=configuration)
     scope = Scope.of(DeltaTable(str(tmp_path)).snapshot())
-    found = scope.hidden(texts(["metadata/v1.json", "k=1/metadata/a", "metadata"]))
+    found = scope.are_hidden(texts(["metadata/v1.json", "k=1/metadata/a", "metadata"]))
     assert found.to_pylist() == [hidden, False, False]
 
 
-def test_partition_columns_go_by_both_their_names(tmp_path: Path) -> None:
+def test_partition_columns_count_by_both_their_names(tmp_path: Path) -> None:
     mapped = {
         "name": "_new",
         "type": "string",
@@ -302,7 +316,7 @@ def test_partition_columns_go_by_both_their_names(tmp_path: Path) -> None:
     assert Scope.of(DeltaTable(str(tmp_path)).snapshot()).partitions == ("_new", "_old")
 
 
-def test_other_tables_are_told_by_their_logs() -> None:
+def test_other_tables_are_found_by_their_logs() -> None:
     paths = {
         "a": False,
         "k=1/a": False,
@@ -315,7 +329,7 @@ def test_other_tables_are_told_by_their_logs() -> None:
         "other/inner/_delta_log/0.json": True,
     }
     column = texts([*paths])
-    inside = of_other_tables(column, roots_of_other_tables(column)).to_pylist()
+    inside = are_in_other_tables(column, find_roots_of_other_tables(column)).to_pylist()
     assert dict(zip(paths, inside, strict=True)) == paths
 
 
@@ -330,7 +344,7 @@ def test_the_kinds_of_files() -> None:
         f"_change_data/{name}": "change data",
         "k=1/a": "data",
     }
-    assert dict(zip(paths, kinds_of(texts([*paths])).to_pylist(), strict=True)) == paths
+    assert dict(zip(paths, find_kinds(texts([*paths])).to_pylist(), strict=True)) == paths
 
 
 # Listings and inventories
@@ -346,7 +360,7 @@ def test_files_whose_names_are_not_text_stay(tmp_path: Path) -> None:
 
 
 class Listed(MemoryStorage):
-    """A store far away that lists what it is told."""
+    """A remote store that lists the given files."""
 
     capabilities = Capabilities(put_if_absent=True, start_after=True, remote=True)
 
@@ -358,7 +372,7 @@ class Listed(MemoryStorage):
         return (FileInfo(path, size, 1) for path, size in self._infos)
 
 
-def test_objects_that_stand_for_directories_are_no_files() -> None:
+def test_directory_markers_are_not_listed() -> None:
     """As obstore lists the keys ``t/``, ``t/k=1/``, ``t/k=1/l=2/``, ``t/none/`` of a table at ``t``."""
     files = [
         ("k=1/l=2/a", 1),
@@ -379,9 +393,9 @@ def test_empty_files_that_are_not_there_are_markers_of_empty_directories() -> No
     storage = Listed()
     storage.replace("there", b"")
     files = pa.table({"path": texts(["there", "marker", "b"]), "size": [0, 0, 2]})
-    assert existing(files, storage)["path"].to_pylist() == ["there", "b"]
+    assert drop_phantoms(files, storage)["path"].to_pylist() == ["there", "b"]
     plain = MemoryStorage("memory://plain/t")
-    assert existing(files, plain).num_rows == 3
+    assert drop_phantoms(files, plain).num_rows == 3
 
 
 def test_of_a_file_that_is_there_twice_the_youngest_counts() -> None:
@@ -390,7 +404,7 @@ def test_of_a_file_that_is_there_twice_the_youngest_counts() -> None:
         "size": [1, 2, 3, 4, 5, None],
         "modificationTime": [5, None, 9, 7, 2, None],
     }
-    found = each_once(pa.table(rows)).sort_by("path").to_pylist()
+    found = drop_duplicates(pa.table(rows)).sort_by("path").to_pylist()
     assert [tuple(row.values()) for row in found] == [("a", 3, 9), ("b", 2, None), ("c", 4, 7)]
 
 
@@ -405,7 +419,7 @@ def inventory(**columns: Any) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("root", "path", "place"),
+    ("root", "path", "location"),
     [
         ("/t", "a", "a"),
         ("/t", "a%20b", "a%20b"),
@@ -422,9 +436,9 @@ def inventory(**columns: Any) -> pa.Table:
         ("s3://b/t", "b/t/a", "b/t/a"),
     ],
 )
-def test_the_paths_of_an_inventory(root: str, path: str, place: str | None) -> None:
-    found = inventory_files(inventory(path=[path]), root=root)
-    assert found["path"].to_pylist() == ([] if place is None else [place])
+def test_the_paths_of_an_inventory(root: str, path: str, location: str | None) -> None:
+    found = select_inventory_files(inventory(path=[path]), root=root)
+    assert found["path"].to_pylist() == ([] if location is None else [location])
 
 
 @pytest.mark.parametrize(
@@ -436,7 +450,7 @@ def test_the_paths_of_an_inventory(root: str, path: str, place: str | None) -> N
     ],
 )
 def test_the_times_of_an_inventory(times: pa.Array) -> None:
-    found = inventory_files(
+    found = select_inventory_files(
         inventory(modificationTime=times, path=pa.array(["a"], pa.large_string())), root="/t"
     )
     assert found.to_pylist() == [{"path": "a", "size": 1, "modificationTime": NOW_MS}]
@@ -460,10 +474,10 @@ def test_times_of_another_unit_are_refused(time: int, unit: str) -> None:
         modificationTime=pa.array([NOW_MS, time], pa.int64()),
     )
     with pytest.raises(InvalidArgumentError, match=unit):
-        check_times(inventory_files(rows, root="/t"), table="/t", now_ms=NOW_MS)
+        check_times(select_inventory_files(rows, root="/t"), table="/t", now_ms=NOW_MS)
     # What isn't the table's doesn't matter.
     elsewhere = rows.set_column(0, "path", [["a", "/elsewhere/b"]])
-    check_times(inventory_files(elsewhere, root="/t"), table="/t", now_ms=NOW_MS)
+    check_times(select_inventory_files(elsewhere, root="/t"), table="/t", now_ms=NOW_MS)
 
 
 def test_an_inventory_in_seconds_is_refused_as_it_is_read(tmp_path: Path) -> None:
@@ -473,18 +487,18 @@ def test_an_inventory_in_seconds_is_refused_as_it_is_read(tmp_path: Path) -> Non
         DeltaTable(str(tmp_path)).vacuum(inventory=rows, dry_run=True)
 
 
-def test_times_up_to_tomorrow_are_taken() -> None:
+def test_times_up_to_tomorrow_are_accepted() -> None:
     for time in (946_684_800_000, NOW_MS + DAY_MS):
-        files = inventory_files(inventory(modificationTime=[time]), root="/t")
+        files = select_inventory_files(inventory(modificationTime=[time]), root="/t")
         check_times(files, table="/t", now_ms=NOW_MS)
 
 
-def test_large_texts_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_texts_are_cast_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vacuum_inventory, "_CHUNK_ROWS", 2)
     names = ["a", "b", "c", "d", "e"]
     columns = {"length": [1] * 5, "isDir": [False] * 5, "modificationTime": [NOW_MS] * 5}
     rows = inventory(path=pa.array(names, pa.large_string()), **columns)
-    found = inventory_files(rows, root="/t")["path"]
+    found = select_inventory_files(rows, root="/t")["path"]
     assert (found.to_pylist(), found.num_chunks) == (names, 3)
 
 
@@ -500,7 +514,7 @@ def test_large_texts_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_table_that_is_no_inventory_is_refused(changes: dict[str, Any], match: str) -> None:
     with pytest.raises(InvalidArgumentError, match=match):
-        inventory_files(read_inventory(inventory(**changes), {}, table="/t"), root="/t")
+        select_inventory_files(read_inventory(inventory(**changes), {}, table="/t"), root="/t")
 
 
 def test_an_inventory_may_lie_in_a_file(tmp_path: Path) -> None:
@@ -508,12 +522,12 @@ def test_an_inventory_may_lie_in_a_file(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "inventory.parquet")
     # The user names it: it may be a link, as the newest one often is.
     (tmp_path / "latest").symlink_to(tmp_path / "inventory.parquet")
-    for place in (
+    for location in (
         tmp_path / "inventory.parquet",
         f"file://{tmp_path}/inventory.parquet",
         tmp_path / "latest",
     ):
-        found = inventory_files(read_inventory(place, {}, table="/t"), root="/t")
+        found = select_inventory_files(read_inventory(location, {}, table="/t"), root="/t")
         assert found.to_pylist() == [{"path": "a", "size": None, "modificationTime": NOW_MS}]
     (tmp_path / "text").write_text("no Parquet")
     with pytest.raises(InvalidArgumentError, match="text can't be read as a Parquet file"):
@@ -587,7 +601,9 @@ def test_commits_are_read_some_at_a_time(
 
 
 def gone(*names: str) -> Any:
-    return lambda removes, places: pa.chunked_array([[p in names for p in places.to_pylist()]])
+    return lambda removes, locations: pa.chunked_array(
+        [[p in names for p in locations.to_pylist()]]
+    )
 
 
 @pytest.mark.parametrize("run_bytes", [1, 1 << 20])
@@ -598,19 +614,19 @@ def test_the_last_removal_of_a_file_that_is_gone_begins_what_is_whole(
     log: Path, lost: tuple[str, ...], oldest: int, run_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vacuum_log, "_RUN_BYTES", run_bytes)
-    assert oldest_restorable(DeltaTable(str(log)).snapshot(), gone(*lost)) == oldest
+    assert find_oldest_restorable(DeltaTable(str(log)).snapshot(), gone(*lost)) == oldest
 
 
 def test_what_the_log_can_not_rebuild_is_not_restorable(log: Path) -> None:
     table = DeltaTable(str(log))
     assert table.checkpoint(2).written
     commit_path(log, 0).unlink()
-    assert oldest_restorable(table.snapshot(), gone()) == 2
-    assert oldest_restorable(table.snapshot(), gone("a")) == 2
-    assert oldest_restorable(table.snapshot(), gone("b")) == 3
+    assert find_oldest_restorable(table.snapshot(), gone()) == 2
+    assert find_oldest_restorable(table.snapshot(), gone("a")) == 2
+    assert find_oldest_restorable(table.snapshot(), gone("b")) == 3
 
 
-def test_a_cleanup_meanwhile_makes_the_log_shorter(
+def test_a_concurrent_cleanup_makes_the_log_shorter(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vacuum_log, "_RUN_BYTES", 1)
@@ -618,4 +634,4 @@ def test_a_cleanup_meanwhile_makes_the_log_shorter(
     assert snapshot.timeline.earliest_recreatable == 0
     for version in (0, 1, 2):
         commit_path(log, version).unlink()
-    assert oldest_restorable(snapshot, gone("a")) == 3
+    assert find_oldest_restorable(snapshot, gone("a")) == 3

@@ -155,7 +155,7 @@ def test_less_than_the_table_keeps_is_refused(tmp_path: Path) -> None:
     put(tmp_path, "a")
     put(tmp_path, "orphan", at=RECENT_MS)
     with pytest.raises(
-        RetentionError, match=r"20 hours was asked.* 7 days .*enforce_retention"
+        RetentionError, match=r"20 hours, but.* 7 days .*enforce_retention"
     ) as error:
         plan(storage, retention_hours=20)
     assert error.value.configured_ms == RETENTION_MS
@@ -193,20 +193,7 @@ def test_nothing_is_too_young_by_a_millisecond(tmp_path: Path) -> None:
     assert paths(plan(storage)) == ["a", "before"]
 
 
-def test_a_lite_vacuum_leaves_to_the_next_what_is_too_young_by_a_millisecond(
-    tmp_path: Path,
-) -> None:
-    cutoff = NOW_MS - RETENTION_MS
-    removals = [remove("a", deletionTimestamp=cutoff - 1), remove("b", deletionTimestamp=cutoff)]
-    storage = make(tmp_path, [add("a"), add("b"), add("c")], removals)
-    put(tmp_path, "a", "b", "c")
-    first = plan(storage, mode="lite")
-    assert paths(first) == ["a"]
-    execute_vacuum(storage, first)
-    assert "b" in paths(plan(storage, mode="lite", now_ms=NOW_MS + 1))
-
-
-# A checkpoint made now has forgotten tombstones as old as the tests' past; commits tell of them.
+# A checkpoint made now has forgotten tombstones as old as the tests' past; the commits still have them.
 
 
 def forgetful(root: Path) -> LocalStorage:
@@ -215,7 +202,7 @@ def forgetful(root: Path) -> LocalStorage:
     removed = NOW_MS - 10 * DAY_MS
     write_commit(root, 2, remove("a", deletionTimestamp=1), modified_ms=removed)
     assert DeltaTable(str(root)).checkpoint().written
-    # Only the commit tells when.
+    # Only the commit has the time.
     write_commit(root, 2, remove("a", deletionTimestamp=removed), modified_ms=removed)
     put(root, "a", "b", "c")
     assert DeltaTable(str(root)).snapshot().tombstones(include_expired=True).num_rows == 0
@@ -231,7 +218,7 @@ def test_more_than_the_table_keeps_is_honoured(tmp_path: Path) -> None:
     assert paths(plan(storage, retention_hours=1000 * 24)) == []
 
 
-def test_more_than_the_log_tells_of_is_refused(tmp_path: Path) -> None:
+def test_a_retention_that_the_log_does_not_cover_is_refused(tmp_path: Path) -> None:
     storage = forgetful(tmp_path)
     for version in (0, 1):
         commit_path(tmp_path, version).unlink()
@@ -272,18 +259,18 @@ def test_a_retention_that_was_raised_is_honoured(raised: LocalStorage) -> None:
 def test_only_commits_within_the_retention_are_read_for_it(
     raised: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[range] = []
+    reads: list[range] = []
 
     def read(snapshot: Any, versions: range) -> Any:
-        asked.append(versions)
+        reads.append(versions)
         return read_commits(snapshot, versions)
 
     monkeypatch.setattr(vacuum_log, "read_commits", read)
     plan(raised)
-    assert asked == [range(2, 3)]
+    assert reads == [range(2, 3)]
 
 
-def test_of_a_raised_retention_commits_that_are_gone_can_tell_nothing(
+def test_a_raised_retention_reads_only_commits_that_exist(
     raised: LocalStorage,
 ) -> None:
     for version in (0, 1, 2):
@@ -296,10 +283,10 @@ def test_of_a_raised_retention_commits_that_are_gone_can_tell_nothing(
 # What is restorable afterwards
 
 
-def far_vector(place: str) -> dict[str, Any]:
+def far_vector(value: str) -> dict[str, Any]:
     return {
         "storageType": "p",
-        "pathOrInlineDv": place,
+        "pathOrInlineDv": value,
         "offset": 1,
         "sizeInBytes": 34,
         "cardinality": 1,
@@ -347,7 +334,7 @@ def test_versions_that_need_a_file_by_an_absolute_path_are_lost_with_it(
 # Managed tables
 
 
-OWNER = "books"
+OWNER = "owner-db"
 MANAGED = {
     "delta.managedCommit.commitOwner": OWNER,
     "delta.managedCommit.commitOwnerConf": '{"tableId": "t"}',
@@ -386,7 +373,7 @@ def owners(managed: LocalStorage, **options: Any) -> CommitOwners:
 
 
 @pytest.mark.parametrize("mode", ["full", "lite"])
-def test_the_owner_is_asked_what_the_table_needs(managed: LocalStorage, mode: Any) -> None:
+def test_the_owner_reports_what_the_table_needs(managed: LocalStorage, mode: Any) -> None:
     """``f2`` is in a ratified commit, which removes ``f1``; ``f3`` is in one that was only proposed."""
     made = plan_vacuum(managed, owners(managed), mode=mode, now_ms=NOW_MS)
     assert made.version == 2
@@ -414,8 +401,8 @@ def test_without_its_owner_nothing_is_done(managed: LocalStorage, ask: Any, mode
 # Others at work
 
 
-def test_files_of_a_commit_that_is_made_meanwhile_stay(tmp_path: Path) -> None:
-    """With no retention at all: the newest version is asked for after the listing."""
+def test_files_of_a_concurrent_commit_stay(tmp_path: Path) -> None:
+    """With no retention at all: the newest version is opened after the listing."""
     storage = make(tmp_path, [add("a")])
     put(tmp_path, "a", "in-the-making", "orphan")
 
@@ -427,7 +414,7 @@ def test_files_of_a_commit_that_is_made_meanwhile_stay(tmp_path: Path) -> None:
     assert (made.version, paths(made)) == (1, ["orphan"])
 
 
-def test_a_file_that_comes_and_goes_meanwhile_is_not_taken_for_lost(tmp_path: Path) -> None:
+def test_a_file_that_comes_and_goes_concurrently_does_not_count_as_lost(tmp_path: Path) -> None:
     storage = make(tmp_path, [add("a")])
     put(tmp_path, "a")
 
@@ -435,16 +422,16 @@ def test_a_file_that_comes_and_goes_meanwhile_is_not_taken_for_lost(tmp_path: Pa
         write_commit(tmp_path, 1, add("b"), modified_ms=OLD_MS + DAY_MS)
         write_commit(tmp_path, 2, remove("b"), modified_ms=OLD_MS + DAY_MS)
 
-    # After the listing, before the newest version is asked for.
+    # After the listing, before the newest version is opened.
     listed = FaultyStorage(storage)
     assert not plan(listed).files.num_rows
-    place = [call.operation for call in listed.calls].index("walk") + 2
-    faulty = FaultyStorage(storage, Fault("*", nth=place, meanwhile=commit))
+    nth = [call.operation for call in listed.calls].index("walk") + 2
+    faulty = FaultyStorage(storage, Fault("*", nth=nth, meanwhile=commit))
     made = plan(faulty)
     assert (made.version, made.oldest_restorable) == (2, 0)
 
 
-# What can't be told
+# What cannot be found out
 
 
 def test_a_path_that_can_not_be_decoded_stops_it(tmp_path: Path) -> None:
@@ -461,7 +448,7 @@ def test_a_path_that_can_not_be_decoded_stops_it(tmp_path: Path) -> None:
         ({"storageType": "u", "pathOrInlineDv": "tooshort"}, DeletionVectorError, "not Z85"),
     ],
 )
-def test_a_vector_whose_file_can_not_be_told_stops_it(
+def test_a_deletion_vector_without_a_valid_file_name_stops_the_vacuum(
     tmp_path: Path, vector: dict[str, Any], error: type[Exception], match: str
 ) -> None:
     descriptor = {"offset": 1, "sizeInBytes": 1, "cardinality": 1, **vector}
@@ -491,7 +478,7 @@ def test_a_full_vacuum_does_without_the_times_of_commits(tmp_path: Path) -> None
         plan(storage, mode="lite")
 
 
-# What it is asked for
+# The arguments
 
 
 def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
@@ -516,7 +503,7 @@ def test_the_method_deletes_and_a_dry_run_does_not(tmp_path: Path) -> None:
     assert left(tmp_path) == ["a"]
     assert (tmp_path / "k=1").is_dir()
     assert table.vacuum().plan.reason == (
-        "of 1 files that were looked at the table needs 1, for its newest version or for older ones "
+        "of 1 candidates the table needs 1, for its newest version or older ones "
         "within the retention; of the others 0 are younger than the retention, 0 are hidden and 0 belong "
         "to other tables"
     )
@@ -530,7 +517,7 @@ def test_files_that_the_table_needs_count_as_needed_however_young_they_are(tmp_p
     put(tmp_path, *names, "being-written", "_hidden", at=now_ms)
     planned = DeltaTable(str(tmp_path)).vacuum(dry_run=True).plan
     assert (planned.kept.referenced, planned.kept.young, planned.kept.hidden) == (5, 1, 1)
-    assert "of 7 files that were looked at the table needs 5," in str(planned.reason)
+    assert "of 7 candidates the table needs 5," in str(planned.reason)
 
 
 VACUUM = """
@@ -631,7 +618,7 @@ def test_without_a_note_a_lite_vacuum_needs_the_whole_log(history: LocalStorage)
     root = Path(history.root)
     assert DeltaTable(str(root)).checkpoint(3).written
     commit_path(root, 0).unlink()
-    with pytest.raises(VersionNotFoundError, match="nobody has left one"):
+    with pytest.raises(VersionNotFoundError, match="none is recorded"):
         vacuum(history, 9, mode="lite")
     # Nothing is that old yet: nothing is missing either.
     assert vacuum(history, -2, mode="lite") == []

@@ -20,7 +20,7 @@ from tests.table_builder import commit_file, lines, replay, state_of
 from tests.vacuum_world import DAY_MS, NOW_MS, random_world
 
 LATER_MS = NOW_MS + 1000 * DAY_MS
-"""The stores tell their own times, so everything has grown old."""
+"""The stores set their own times, so the test pretends that time has passed."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +62,7 @@ def put_by_hand(uri: str, options: dict[str, str], name: str, content: bytes) ->
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> tuple[str, dict[str, str]]:
+def store(tmp_path: Path) -> tuple[str, dict[str, str]]:
     """A table in S3, of which ``a`` is live."""
     uri, options = new_place("s3", tmp_path)
     storage = DeltaTable(f"{uri}/t", options).storage
@@ -71,19 +71,19 @@ def place(tmp_path: Path) -> tuple[str, dict[str, str]]:
     return f"{uri}/t", options
 
 
-def test_the_marker_of_an_empty_directory_is_no_file(place: tuple[str, dict[str, str]]) -> None:
-    put_by_hand(*place, "empty/", b"")
-    put_by_hand(*place, "orphan", b"")
-    plan = plan_vacuum(DeltaTable(*place).storage, CommitOwners(), now_ms=LATER_MS)
+def test_the_marker_of_an_empty_directory_is_no_file(store: tuple[str, dict[str, str]]) -> None:
+    put_by_hand(*store, "empty/", b"")
+    put_by_hand(*store, "orphan", b"")
+    plan = plan_vacuum(DeltaTable(*store).storage, CommitOwners(), now_ms=LATER_MS)
     assert plan.files["path"].to_pylist() == ["orphan"]
 
 
 @pytest.mark.parametrize("name", ["k=1//orphan", "k=1/./orphan"])
 def test_where_a_store_can_not_be_listed_the_ways_out_are_named(
-    place: tuple[str, dict[str, str]], name: str
+    store: tuple[str, dict[str, str]], name: str
 ) -> None:
-    put_by_hand(*place, name, b"x")
-    storage = DeltaTable(*place).storage
-    with pytest.raises(StorageError, match="run a lite vacuum, give an inventory"):
+    put_by_hand(*store, name, b"x")
+    storage = DeltaTable(*store).storage
+    with pytest.raises(StorageError, match="run a lite vacuum, pass an inventory"):
         plan_vacuum(storage, CommitOwners(), now_ms=LATER_MS)
     assert plan_vacuum(storage, CommitOwners(), mode="lite", now_ms=LATER_MS).version == 0

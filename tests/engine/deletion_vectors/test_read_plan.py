@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_delta.engine.deletion_vectors.spans import Extent, spans
+from airflow_delta.engine.deletion_vectors.read_plan import Extent, plan_reads
 
 KIB = 1024
 NEAR, LONGEST = 64 * KIB, 8192 * KIB
@@ -25,7 +25,7 @@ PLACES = st.lists(
 @given(PLACES)
 def test_every_vector_is_read_once_and_little_else(places: list[tuple[int, int]]) -> None:
     extents = [Extent(start, start + size, n) for n, (start, size) in enumerate(places)]
-    found = spans(extents)
+    found = plan_reads(extents)
     assert sorted(e for span in found for e in span.extents) == sorted(extents)
     wanted = {byte for e in extents for byte in (e.start, e.end)}
     for span in found:
@@ -43,7 +43,7 @@ def test_every_vector_is_read_once_and_little_else(places: list[tuple[int, int]]
 @given(PLACES)
 def test_whatever_the_order_in_which_they_are_asked_for(places: list[tuple[int, int]]) -> None:
     extents = [Extent(start, start + size, n) for n, (start, size) in enumerate(places)]
-    assert spans(reversed(extents)) == spans(extents)
+    assert plan_reads(reversed(extents)) == plan_reads(extents)
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def test_whatever_the_order_in_which_they_are_asked_for(places: list[tuple[int, 
 def test_what_is_read_for_vectors_of_42_bytes(
     starts: list[int], parts: list[tuple[int, int]]
 ) -> None:
-    found = spans([Extent(start, start + 42, n) for n, start in enumerate(starts)])
+    found = plan_reads([Extent(start, start + 42, n) for n, start in enumerate(starts)])
     assert [(span.start, span.end) for span in found] == parts
 
 
 def test_a_long_vector_of_several_files_is_read_once() -> None:
     extents = [Extent(1, 10_000 * KIB, n) for n in range(3)]
-    assert [span.extents for span in spans(extents)] == [tuple(extents)]
+    assert [span.extents for span in plan_reads(extents)] == [tuple(extents)]
 
 
 def test_neighbours_are_read_in_parts_of_eight_megabytes() -> None:
     megabyte = 1024 * KIB
     extents = [Extent(1 + n * megabyte, 1 + (n + 1) * megabyte, n) for n in range(20)]
-    found = spans(extents)
+    found = plan_reads(extents)
     assert [len(span.extents) for span in found] == [8, 8, 4]
     assert all(before.end == after.start for before, after in pairwise(found))
