@@ -91,8 +91,8 @@ def add_columns(
         check_column_names(StructType(tuple(fields)), table=base.table)
     columns = [
         {"column": _column_parameter((*path, field.name), field.data_type, metadata=field.metadata)}
-        | ({"position": place.sql} if place else {})
-        for field, place in zip(fields, _positions(fields, position), strict=True)
+        | ({"position": inserted.sql} if inserted else {})
+        for field, inserted in zip(fields, _positions(fields, position), strict=True)
     ]
     return Alteration("ADD COLUMNS", {"columns": columns}, metadata_with_schema(base, schema))
 
