@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +12,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import AddFile, DeltaTable
-from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.spark import delete, read_changes, read_snapshot, write
+from airflow_delta.spark.dml import deletion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,46 @@ def test_statistics_of_a_file_whose_columns_have_another_order(
     (add,) = DeltaTable(str(tmp_path)).snapshot().files().to_pylist()
     assert json.loads(add["stats"]) == {"numRecords": 2, "tightBounds": False}
     assert read_snapshot(spark, str(tmp_path)).where("b = 200").count() == 1
+
+
+def test_change_data_are_the_rows_that_were_found(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A condition that knows the time has another value when it is evaluated again."""
+    rows = spark.createDataFrame([(1, 1), (2, 2), (3, 3)], "id int, v int").coalesce(1)
+    write(rows, str(tmp_path), properties={"delta.enableChangeDataFeed": "true"})
+    spark.sql("DECLARE OR REPLACE VARIABLE least INT DEFAULT 3")
+    remove_rows = deletion.remove_rows
+
+    def later(*arguments: Any) -> Any:
+        spark.sql("SET VARIABLE least = 2")
+        return remove_rows(*arguments)
+
+    monkeypatch.setattr(deletion, "remove_rows", later)
+    delete(spark, str(tmp_path), "v >= least")
+    changes = read_changes(spark, str(tmp_path), 1, 1).select("_change_type", "id")
+    assert list(map(tuple, changes.collect())) == [("delete", 3)]
+
+
+def test_partitions_whose_names_spark_hides(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([(1, "a"), (2, "b")], "id int, `.p` string").coalesce(1)
+    feed = {"delta.enableChangeDataFeed": "true"}
+    write(rows, str(tmp_path), partition_by=[".p"], properties=feed)
+    write(rows, str(tmp_path), "overwrite", replace_where="id = 1 OR `.p` = 'b'")
+    assert sorted(map(tuple, read_snapshot(spark, str(tmp_path)).collect())) == [(1, "a"), (2, "b")]
+    changes = read_changes(spark, str(tmp_path), 1, 1).select("_change_type", "id")
+    assert sorted(map(tuple, changes.collect())) == [
+        (kind, number) for kind in ("delete", "insert") for number in (1, 2)
+    ]
+
+
+def test_a_column_with_the_name_of_a_location_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(spark.sql("SELECT 1 AS id, 2 AS __DELTA_ROW"), str(tmp_path))
+    with pytest.raises(UnsupportedFeatureError, match="rename"):
+        delete(spark, str(tmp_path), "id + 1 = 2")
+    assert DeltaTable(str(tmp_path)).latest_version() == 0
 
 
 def test_an_overwrite_by_condition_that_adds_a_column(spark: SparkSession, tmp_path: Path) -> None:
