@@ -12,7 +12,7 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
-from airflow_delta.engine.changes.row_selection import named_rows
+from airflow_delta.engine.changes.row_selection import read_entry_rows
 from airflow_delta.engine.deletion_vectors import roaring, z85
 from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
 from airflow_delta.engine.errors import DeletionVectorError
@@ -69,7 +69,7 @@ def test_selections_of_changes_are_compared_with_their_files() -> None:
     deleted, selected = _vectors(None, None), _vectors(inline_vector([1]), inline_vector([2**40]))
     rows = pa.chunked_array([pa.array([2, 5], pa.int64())])
     with pytest.raises(DeletionVectorError, match=f"names row {2**40}, .* has 5 rows"):
-        named_rows(deleted, selected, STORAGE, table="t", num_rows=rows)
+        read_entry_rows(deleted, selected, STORAGE, table="t", num_rows=rows)
 
 
 def test_damaged_vectors_are_refused_or_sets_of_positions() -> None:

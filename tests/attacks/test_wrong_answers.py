@@ -55,7 +55,7 @@ def test_binary_partition_values_are_what_others_take_them_for(table: DeltaTable
     assert row["p"] == TEXT.encode()
     for value, found in ((row["p"], 1), (TEXT.encode("utf-16"), 0)):
         assert table.snapshot().files(predicate=pc.field("p") == value).num_rows == found
-    with pytest.raises(InvalidArgumentError, match="expected bytes that are UTF-8"):
+    with pytest.raises(InvalidArgumentError, match="expected bytes in UTF-8"):
         serialize_partition_value(b"\xff", BINARY)
 
 

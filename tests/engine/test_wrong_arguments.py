@@ -98,8 +98,8 @@ ALTERATIONS: list[tuple[Callable[[Any], Any], str]] = [
     ),
     (lambda a: a.add_columns([StructField("q", "long")]), r"fields\.q: .* found the str 'long'"),  # type: ignore[arg-type]
     (lambda a: a.add_columns([Q], inside=3), "inside: 3 is no column's name"),
-    (lambda a: a.add_columns([Q], after=3), "after=3: expected one of the neighbours"),
-    (lambda a: a.add_columns([Q], first=True, after="id"), "a column has one place"),
+    (lambda a: a.add_columns([Q], after=3), "after=3: expected a column of the same struct"),
+    (lambda a: a.add_columns([Q], first=True, after="id"), "expected only one of them"),
     (lambda a: a.rename_column("id", 3), "new_name: expected a text, found the int 3"),
     (lambda a: a.rename_column(3, "x"), "column: 3 is no column's name"),
     (lambda a: a.drop_columns(3), "columns: expected a list of columns to drop, found the int 3"),
@@ -113,7 +113,7 @@ ALTERATIONS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda a: a.set_comment("id", 3), "comment: expected a text or None, found the int 3"),
     (lambda a: a.set_default("id", 0), "expression: expected a text, found the int 0"),
     (lambda a: a.set_default("id", None), "expression: expected a text, found None"),
-    (lambda a: a.move_column("id", first=True, after="s"), "a column has one place"),
+    (lambda a: a.move_column("id", first=True, after="s"), "expected only one of them"),
     (lambda a: a.add_constraint("x", 3), "expression: expected a text, found the int 3"),
     (lambda a: a.add_constraint(3, "x > 0"), "name: expected a text, found the int 3"),
     (lambda a: a.drop_constraint(3), "name: expected a text, found the int 3"),
@@ -136,7 +136,7 @@ def test_an_alteration(
 
 def test_what_is_offered_to_cluster_by_can_be_chosen(tmp_path: Path) -> None:
     table = DeltaTable.create(str(tmp_path), MANY)
-    refused(r"choose from are id, s\.q$", tmp_path, lambda: table.alter.cluster_by(["x"]))
+    refused(r"possible columns are id, s\.q$", tmp_path, lambda: table.alter.cluster_by(["x"]))
 
 
 @pytest.mark.parametrize(

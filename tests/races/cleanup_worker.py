@@ -1,7 +1,7 @@
-"""What the processes do in `tests.races.test_cleanup`; each does it until a moment, and tells what it did.
+"""The processes of `tests.races.test_cleanup`. Each works until a given time, and then reports what it did.
 
-``floor`` in the table's folder holds the version that the log is being cut down to: whoever cleans up
-writes it before anything is deleted. So a version that isn't below it may never be missing.
+``floor`` in the table's folder contains the version up to which the log is being cleaned up. The cleanup
+writes it before it deletes anything. So no version from there on may ever be missing.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _allow(delta: DeltaTable, error: VersionNotFoundError | DeltaWarning) -> Non
 
 
 def _allow_gone(delta: DeltaTable, path: str) -> None:
-    """Whoever is to write a checkpoint reads the one that is there, unless it is cleaned up before."""
+    """Before it writes a checkpoint it reads the existing one, unless that is cleaned up before."""
     gone = parse_log_file(FileInfo(path, 0, 0))
     assert isinstance(gone, V2Checkpoint | ClassicCheckpoint), path
     assert gone.version < floor_of(delta), path

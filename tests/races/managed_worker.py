@@ -1,7 +1,7 @@
-"""Processes that work on one managed table at the same time, and others that look on; see `worker`.
+"""Processes that work on one managed table at the same time, and others that observe it; see `worker`.
 
-Those who backfill or look on go on until they are told something else: so they are there as long as the
-others are at work, and nobody waits for them. They leave the processors to the others where there are few.
+Processes that backfill or observe go on until they receive another line. So they run as long as the others
+work, and nothing waits for them. If there are few processors they leave them to the others.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _OWNERS: dict[str, SqlCommitOwner] = {}
 
 
 def digest(paths: Iterable[str]) -> str:
-    """What tells a set of files from others."""
+    """A digest that distinguishes a set of files from others."""
     return hashlib.sha256("\n".join(sorted(paths)).encode()).hexdigest()
 
 
 def open_table(root: str, options: Mapping[str, str]) -> DeltaTable:
-    """A table by its location, with the owner that its books make."""
+    """A table by its location, with the commit owner of its database."""
     url = options[BOOKS]
     return DeltaTable(root, commit_owners={BOOKS: _OWNERS.setdefault(url, SqlCommitOwner(url))})
 
@@ -56,7 +56,7 @@ def append(delta: DeltaTable, *, writer: str, count: int) -> list[list[int]]:
 def backfill(delta: DeltaTable) -> list[int]:
     """Backfill again and again: how far the log has come each time."""
     done = []
-    while not _is_told_more():
+    while not _has_input():
         done.append(delta.backfill().backfilled_version)
     return done
 
@@ -76,7 +76,7 @@ def read(delta: DeltaTable) -> list[list[Any]]:
         return found
 
     seen: list[list[Any]] = []
-    while not _is_told_more():
+    while not _has_input():
         seen.append(look())
     return [*seen, look()]
 
@@ -85,7 +85,7 @@ def read_log(delta: DeltaTable) -> list[list[Any]]:
     """Read again and again as another engine does that knows of no owners; see `read`.
 
     A directory isn't listed in one moment, and that engine doesn't look again where it so misses a commit
-    but not the next one, which it takes for damage, whoever manages the table.
+    but not the next one, which it takes for damage, also in a managed table.
     """
 
     def look() -> list[Any]:
@@ -93,7 +93,7 @@ def read_log(delta: DeltaTable) -> list[list[Any]]:
         return [peer.version(), digest(os.path.basename(uri) for uri in peer.file_uris())]
 
     seen: list[list[Any]] = []
-    while not _is_told_more():
+    while not _has_input():
         try:
             seen.append(look())
         except DeltaError as error:
@@ -102,7 +102,7 @@ def read_log(delta: DeltaTable) -> list[list[Any]]:
     return [*seen, look()]
 
 
-def _is_told_more() -> bool:
+def _has_input() -> bool:
     """Whether there is another line of input."""
     os.setpriority(os.PRIO_PROCESS, 0, 10)
     return bool(select.select([sys.stdin], [], [], 0)[0])

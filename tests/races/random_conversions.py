@@ -116,12 +116,12 @@ class Converter:
                 (metadata,) = commit.of("metaData")
                 text = metadata["configuration"][_CONF]
                 if json.loads(text).get("backfill") != self._policies[work.name]:
-                    yield f"the conversion {work.name} has told its owner {text}"
+                    yield f"the conversion {work.name} has given its owner {text}"
                 _configure(work, {_CONF: text})
 
 
 def _stage(work: Work, base: Snapshot, owner: str | None) -> None:
-    """What a conversion sets, as far as it can be told without its commit."""
+    """What a conversion sets, as far as it is known without its commit."""
     work.base, work.metadata = base.version, base.metadata
     listed = base.protocol.writer_features or frozenset({"appendOnly", "invariants"})
     if owner is None:

@@ -73,7 +73,7 @@ class Work:
     Attributes:
         name: the ``userMetadata`` of its commit, which no other has.
         base: the version that it read.
-        conditions: what files it asked for.
+        conditions: the predicates of the files that it read.
         read: the files that it got, by path and the id of the deletion vector.
         apps: the versions of applications that it found, where it relies on them.
         domains: likewise, the configurations of metadata domains.
@@ -212,7 +212,7 @@ class Writer:
 
     Args:
         delta: the table as the engine has it.
-        log: the table's log, which tells the writer what there is to be changed.
+        log: the table's log, from which the writer knows what it can change.
         table: what it is like.
         rng: what decides.
         name: what begins the names of all it makes.

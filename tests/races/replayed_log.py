@@ -76,11 +76,15 @@ class Log:
         return self.commits[after + 1 : before]
 
     def checksum_problems(self, version: int) -> Iterator[str]:
-        """What the version checksum of a version tells wrongly; nothing where there is none."""
+        """The wrong fields of the version checksum of a version; nothing if it has none."""
         content = self._storage.read_many([f"_delta_log/{version:020}.crc"])[0]
         if content is None:
             return
-        told, state, info = json.loads(content), self.states[version], self.commits[version].info
+        checksum, state, info = (
+            json.loads(content),
+            self.states[version],
+            self.commits[version].info,
+        )
         vectors = [file["deletionVector"] for file in state.files.values()]
         vectors = [vector for vector in vectors if vector is not None]
         expected = {
@@ -93,16 +97,16 @@ class Log:
             "numDeletionVectorsOpt": len(vectors),
             "numDeletedRecordsOpt": sum(vector["cardinality"] for vector in vectors),
         }
-        optional = {"numDeletionVectorsOpt", "numDeletedRecordsOpt"} - told.keys()
+        optional = {"numDeletionVectorsOpt", "numDeletedRecordsOpt"} - checksum.keys()
         for name in expected.keys() - optional:
-            if told.get(name) != expected[name]:
-                yield f"{version}.crc: {name} is {told.get(name)}, expected {expected[name]}"
-        small = [{"protocol": told["protocol"]}, {"metaData": told["metadata"]}]
-        small += [{"txn": txn} for txn in told["setTransactions"]]
-        small += [{"domainMetadata": domain} for domain in told["domainMetadata"]]
+            if checksum.get(name) != expected[name]:
+                yield f"{version}.crc: {name} is {checksum.get(name)}, expected {expected[name]}"
+        small = [{"protocol": checksum["protocol"]}, {"metaData": checksum["metadata"]}]
+        small += [{"txn": txn} for txn in checksum["setTransactions"]]
+        small += [{"domainMetadata": domain} for domain in checksum["domainMetadata"]]
         same = replace(state, files={}, tombstones={}, removed_domains=frozenset())
         if replay([small]) != same:
-            yield f"{version}.crc tells {small}, expected {same}"
+            yield f"{version}.crc contains {small}, expected {same}"
 
     def _next(self) -> bytes | None:
         return self._storage.read_many([commit_file(len(self.commits))])[0]

@@ -5,8 +5,8 @@ Two judges share nothing with the engine, nor with each other:
 * `_unserial` asks of each commit whether its transaction, had it run alone between the version before
   and its own, would have seen what it saw (PROTOCOL.md, "Delta Table Specification": "serializable
   ACID writes"), as far as the isolation level promises it;
-* `_matrix` is the table of conflicts, and is asked both ways: who has failed had a reason, and who has
-  committed had none to fail.
+* `_matrix` is the table of conflicts, and is checked both ways: a commit that failed had a reason, and one
+  that committed had none to fail.
 
 Beside that each commit must hold what was staged, row ids must be unique and in-commit timestamps ascend.
 """
@@ -51,7 +51,7 @@ def problems(log: Log, works: Sequence[Work], level: str) -> Iterator[str]:
     for commit in log.commits[1:]:
         author = authors.get(commit.info.get("userMetadata", ""))
         if author is None or not _is_result(author.outcome, commit.version):
-            yield f"version {commit.version} is there, and its writer wasn't told so: {author}"
+            yield f"version {commit.version} is there, but its writer didn't get it as its result: {author}"
         yield from log.checksum_problems(commit.version)
     for work in works:
         outcome = work.outcome
@@ -83,7 +83,7 @@ def _unrepeated(log: Log, work: Work, result: CommitResult) -> Iterator[str]:
         if (txn["appId"], txn["version"]) == (JOB, wanted)
     ]
     if made != [result.version]:
-        yield f"{work.name} was told of version {result.version}, but {JOB} {wanted} is in {made}"
+        yield f"{work.name} got version {result.version} as its result, but {JOB} {wanted} is in {made}"
 
 
 def _committed(
@@ -123,7 +123,7 @@ def _differences(log: Log, work: Work, commit: Commit, result: CommitResult) -> 
     """What is in the commit and wasn't staged, or the other way round."""
     old = log.states[commit.version - 1]
     staged = {
-        "add": {path: _told(file) for path, file in work.adds.items()},
+        "add": {path: _fields(file) for path, file in work.adds.items()},
         "remove": {path: _completed(file, old) for path, file in work.removes.items()},
         "txn": work.set_apps,
         "domainMetadata": {
@@ -137,8 +137,8 @@ def _differences(log: Log, work: Work, commit: Commit, result: CommitResult) -> 
         "first": "commitInfo",
     }
     written: dict[str, Any] = {
-        "add": {file["path"]: _told(file) for file in commit.of("add")},
-        "remove": {file["path"]: _told(file) for file in commit.of("remove")},
+        "add": {file["path"]: _fields(file) for file in commit.of("add")},
+        "remove": {file["path"]: _fields(file) for file in commit.of("remove")},
         "txn": {txn["appId"]: txn["version"] for txn in commit.of("txn")},
         "domainMetadata": {
             each["domain"]: (each["configuration"], each["removed"])
@@ -159,7 +159,7 @@ def _differences(log: Log, work: Work, commit: Commit, result: CommitResult) -> 
         yield f"the result is {result}, expected {counts}"
 
 
-def _told(file: AddFile | RemoveFile | Action) -> Action:
+def _fields(file: AddFile | RemoveFile | Action) -> Action:
     """A file action, without what the engine is to fill in."""
     fields = file if isinstance(file, dict) else file.to_json()
     numbers = {"baseRowId", "defaultRowCommitVersion"}
@@ -170,7 +170,7 @@ def _completed(file: RemoveFile, old: State) -> Action:
     """A remove with what the add of its file says, which the engine takes over."""
     live = old.files.get(key_of(file.to_json()), {})
     known = {key: live[key] for key in _REPEATED if live.get(key) is not None}
-    return {**known, **_told(file), "extendedFileMetadata": True}
+    return {**known, **_fields(file), "extendedFileMetadata": True}
 
 
 def _without_enablement(metadata: Action) -> Action:
@@ -298,9 +298,9 @@ def row_id_problems(log: Log) -> Iterator[str]:
                     yield f"the row id {row} is in {given[row]} and in {file['path']}"
                 given[row] = file["path"]
         highest = max([highest, *given])
-        told = log.states[commit.version].domains.get(_MARK)
-        if (json.loads(told)["rowIdHighWaterMark"] if told else -1) != highest:
-            yield f"version {commit.version} tells {told}, and {highest} is the highest id"
+        recorded = log.states[commit.version].domains.get(_MARK)
+        if (json.loads(recorded)["rowIdHighWaterMark"] if recorded else -1) != highest:
+            yield f"version {commit.version} has {recorded}, but {highest} is the highest id"
 
 
 def _rows(file: Action) -> int:
@@ -308,7 +308,7 @@ def _rows(file: Action) -> int:
 
 
 def timestamp_problems(log: Log) -> Iterator[str]:
-    """They ascend, and where they begin is told right."""
+    """They ascend, and the recorded beginning is right."""
     previous, enablement = None, None
     for commit in log.commits:
         state = log.states[commit.version]
@@ -319,13 +319,13 @@ def timestamp_problems(log: Log) -> Iterator[str]:
             if at is not None:
                 yield f"version {commit.version} has an in-commit timestamp"
             continue
-        told = {key: properties[key] for key in _ENABLEMENT if key in properties}
+        recorded = {key: properties[key] for key in _ENABLEMENT if key in properties}
         if previous is None:
             beginning = (str(commit.version), str(at))
             enablement = dict(zip(sorted(_ENABLEMENT, reverse=True), beginning, strict=True))
             enablement = enablement if commit.version else {}
-        if told != enablement:
-            yield f"version {commit.version} tells {told}, expected {enablement}"
+        if recorded != enablement:
+            yield f"version {commit.version} has {recorded}, expected {enablement}"
         if at is None or (previous is not None and at <= previous):
             yield f"version {commit.version} is of {at}, and the one before of {previous}"
         previous = at if at is not None else previous

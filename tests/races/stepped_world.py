@@ -1,11 +1,12 @@
-"""A managed table in memory, clients of it who take turns, and onlookers who see it after every step.
+"""A managed table in memory, clients of it that take turns, and observers that look at it after every step.
 
-Each call of the store and each call of an owner's books is a step. `Steps` decides who goes on, and lets
-clients die; `each_schedule` has them interrupt each other at every step there is.
+Each call of the store, and each call of a commit owner's commit store, is a step. `Steps` decides whose
+step is next, and lets clients die. `each_schedule` has them interrupt each other at every possible step.
 
-What the table is at a moment is told by brute force: `World.truth` has the commits in the log, then those
-that are in the books. After every step that may have changed something it must have grown, if anything,
-and everybody who looks must see just that; whoever only knows the log, the part of it that is there.
+`World.truth` computes the table's state by brute force: from the commits in the log, and those in the
+commit store. After every step that may have changed something, the table must not have lost a commit, and
+all observers must see just that state. Observers that only know the log must see the part of it that is
+there.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ __all__ = [
 
 OWNER = "books"
 _MANAGED: dict[object, tuple[Files, tuple[TableEntry, ...]]] = {}
-"""What `World.managed` has made: files, and the entries of the books."""
+"""What `World.managed` has made: files, and the entries of the commit store."""
 
 _Result = TypeVar("_Result")
 _CHANGES = (
@@ -116,7 +117,7 @@ class Steps(Turns):
 
 
 class SteppedCommitStore(FaultyCommitStore):
-    """Books each call of which takes a turn."""
+    """A commit store, each call of which takes a turn."""
 
     def __init__(self, inner: MemoryCommitStore, turns: Turns, *faults: Fault) -> None:
         super().__init__(inner, *faults)
@@ -129,12 +130,12 @@ class SteppedCommitStore(FaultyCommitStore):
 
 @final
 class World:
-    """A table, the books of its owners, its clients, and those who look on.
+    """A table, the commit stores of its owners, its clients, and observers.
 
     Args:
         steps: in which the clients take turns.
         files: the table's log; none to have it created.
-        owners: the names of the owners, each with books of its own.
+        owners: the names of the owners, each with its own commit store.
         thorough: whether the engine looks on as well, and not only brute force.
     """
 
@@ -170,7 +171,7 @@ class World:
 
         Args:
             faults: of the store, as this client has it.
-            books: likewise, those of the books.
+            books: likewise, those of the commit store.
         """
         delta = DeltaTable(
             self.table.uri,
@@ -236,7 +237,7 @@ class World:
 
     @property
     def location(self) -> str:
-        """Where the table is, as the books have it."""
+        """The location of the table in the commit store."""
         return ManagedTable(self.table.storage, OWNER, {}).location
 
     def truth(self) -> list[bytes]:
@@ -425,7 +426,7 @@ def each_schedule(*, twice: bool = False, firsts: Sequence[int] = (0, 1)) -> Ite
     """All the ways in which one of two actors interrupts the other one.
 
     One takes some steps, then the other one goes to its end, then the first. The caller has to run the
-    actors before the next way is asked for, because how many steps they have is only known then.
+    actors before the next schedule is requested, because how many steps they have is only known then.
 
     Args:
         twice: the other one is interrupted as well, after some steps, until the first is at its end.

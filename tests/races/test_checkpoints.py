@@ -1,7 +1,7 @@
 """Checkpoints, compactions and commits of one table by several processes at once, and a reader in between.
 
-Nothing that anybody does may fail, or be told as harmful; each state that the reader sees is the one that
-its version must have; and each checkpoint, whoever wrote it in whatever company, is whole.
+No operation may fail or warn of damage. Each state that the reader sees must be that of its version. Each
+checkpoint must be complete, even if several processes wrote it at the same time.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def test_processes_at_once_do_no_harm(
     DeltaTable.create(str(root), SCHEMA, properties={"delta.feature.v2Checkpoint": "supported"})
     results = []
     for number in range(ROUNDS):
-        told = [
+        tasks = [
             # Of the newest version, of one that is not, and of the one that the other one is at.
             [checkpoint(policy, back=(number + task * place) % 3) for task in range(TASKS)]
             for place, policy in enumerate(policies)
         ]
-        told.append([{"task": "commit"}] * (TASKS - 1) + [{"task": "compact", "commits": 3}])
-        for worker, tasks in zip(workers, told, strict=True):
-            worker.tell(root, tasks)
+        tasks.append([{"task": "commit"}] * (TASKS - 1) + [{"task": "compact", "commits": 3}])
+        for worker, own in zip(workers, tasks, strict=True):
+            worker.send(root, own)
         watch(root, workers)
         answers = [worker.answers() for worker in workers]
         assert not [answer for done in answers for answer in done if isinstance(answer, dict)]

@@ -1,7 +1,7 @@
 """A cleanup beside writers, checkpointers and readers: nobody fails on a version that is kept.
 
 Processes work on one table for some seconds (``AIRFLOW_DELTA_RACE_SECONDS``, ten unless set; two minutes
-tell more). What a version holds is known in advance, so that each reader knows what it must find.
+find more). The content of each version is known in advance, so that each reader knows what it must find.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def test_nobody_misses_what_a_cleanup_keeps(workers: list[Worker], tmp_path: Pat
     (root / FLOOR).write_text("0")
     # Starting takes a while, and not the same for all.
     for worker in workers:
-        worker.tell(root, [])
+        worker.send(root, [])
         assert worker.answers() == []
     until = time.time() + SECONDS
     for number, (worker, task) in enumerate(zip(workers, TASKS, strict=True)):
-        worker.tell(root, [{"task": task, "until": until, "seed": number}])
+        worker.send(root, [{"task": task, "until": until, "seed": number}])
     answers = [worker.answers()[0] for worker in workers]
-    told = [*zip(TASKS, answers, strict=True)]
-    failed = [(task, answer) for task, answer in told if "error" in answer]
+    results = [*zip(TASKS, answers, strict=True)]
+    failed = [(task, answer) for task, answer in results if "error" in answer]
     assert not failed
     check_work(dict(zip(range(len(TASKS)), answers, strict=True)))
     check_end(root)

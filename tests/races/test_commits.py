@@ -29,7 +29,7 @@ APPENDS_TO_S3 = 50
 SLOW_CLOCK_MS = 5 * 60_000
 SCHEMA = StructType((StructField("id", PrimitiveType("long"), nullable=True),))
 
-Place = tuple[str, Mapping[str, str]]
+Location = tuple[str, Mapping[str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def writers() -> Iterator[list[Worker]]:
 
 
 @pytest.fixture(params=deep_but_for(["local", "s3", "memory server"], "local"))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Location]:
     """A location for a table, and its options."""
     if request.param == "memory server":
         with memory_server() as address:
@@ -52,8 +52,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     yield f"{uri}/table", options
 
 
-def test_every_append_is_there_once(writers: list[Worker], place: Place) -> None:
-    root, options = place
+def test_every_append_is_there_once(writers: list[Worker], location: Location) -> None:
+    root, options = location
     appends = APPENDS_TO_S3 if root.startswith("s3:") else APPENDS
     table = open_table(root, options)
     create_table(table.storage, SCHEMA, properties={"delta.enableInCommitTimestamps": "true"})
@@ -61,7 +61,7 @@ def test_every_append_is_there_once(writers: list[Worker], place: Place) -> None
         # The clock of one of them is five minutes slow.
         behind_ms = SLOW_CLOCK_MS if number == 0 else 0
         task = {"task": "append", "writer": f"w{number}", "count": appends, "behind_ms": behind_ms}
-        writer.tell(root, [task], options=options)
+        writer.send(root, [task], options=options)
     answers = [answer for writer in writers for answer in writer.answers()]
     assert not [answer for answer in answers if isinstance(answer, dict)]
 
@@ -77,7 +77,7 @@ def test_every_append_is_there_once(writers: list[Worker], place: Place) -> None
 
 
 def check_log(table: DeltaTable, appended: Mapping[int, str]) -> None:
-    """Each version is the commit that its writer was told of, and later than the one before."""
+    """Each version is the commit of the writer that got it as its result, and later than the one before."""
     history = table.history()[::-1]
     assert [info.version for info in history] == [0, *sorted(appended)]
     times = [info.in_commit_timestamp_ms or 0 for info in history]

@@ -1,7 +1,7 @@
-"""Commits and backfills of a managed table that interrupt each other at every step, and die at every step.
+"""Commits and backfills of a managed table that interrupt each other, and die, at every step.
 
-Edge cases L14e and L14f. Whoever looks on sees all versions that there are, after every step, and none go
-away: see `stepped_world`.
+Edge cases L14e and L14f. Observers see all versions after every step, and none disappears: see
+`stepped_world`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_backfills_interrupt_each_other_again(use: Use) -> None:
                 partial(backfill_by_owner, world.owned()),
                 partial(backfill_by_owner, world.owned(), 3),
             )
-            # Whoever comes later may find more than he was to do.
+            # A later backfill may find more commits than it was requested to.
             assert done[0] == 4
             assert done[1] in (3, 4)
             world.check({})
@@ -212,7 +212,7 @@ LOST = {
         Fault("find", 4, How.FAIL),
     ],
 }
-"""What goes wrong with the books. They are asked three times before a ratification, as a rule."""
+"""The failures of the commit store. Usually it gets three requests before a ratification."""
 
 UNKNOWN = [
     "all requests",
@@ -224,7 +224,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("lost", LOST)
 def test_a_ratification_is_not_heard_of(lost: str, use: Use) -> None:
-    """L14f: the owner is asked again, others commit and backfill at any time; nothing is there twice."""
+    """L14f: the request is repeated, others commit and backfill at any time; nothing is there twice."""
     for steps in each_schedule():
         use(steps)
         with managed(steps, "1") as world:

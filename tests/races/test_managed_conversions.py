@@ -1,7 +1,7 @@
-"""Tables that are created managed, given to a commit owner and taken back, while others are at it as well.
+"""Tables that are created managed, given to a commit owner and taken back, by several clients at once.
 
-Edge cases L14g and L14h, and all that may come together with them, interrupted at every step. Whoever
-looks on sees all versions that there are, after every step, and none go away: see `stepped_world`.
+Edge cases L14g and L14h, and their combinations, interrupted at every step. Observers see all versions
+after every step, and none disappears: see `stepped_world`.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ FAULTS: dict[str, tuple[list[Fault], list[Fault]]] = {
 
 @pytest.mark.parametrize("what", FAULTS)
 def test_something_of_a_conversion_fails_while_another_writer_comes(what: str, use: Use) -> None:
-    """L14g, where the store or the books don't do their part."""
+    """L14g, if the store or the commit store fails."""
     store, books = FAULTS[what]
     for steps in each_schedule():
         use(steps)
@@ -204,7 +204,7 @@ def test_two_conversions_to_different_owners_interrupt_each_other(use: Use) -> N
             )
             met[" ".join(map(kind, results))] += 1
             (winner,) = [each for each in results if isinstance(each, ConversionResult)]
-            # Whoever came too late was told to forget it.
+            # The owner has forgotten the request of the one that was too late.
             assert standings(world) == {winner.owner: [Standing.ACTIVE]}
             world.check({})
     # An error of the argument for whoever sees that the table has an owner, and a conflict for whoever
@@ -260,10 +260,10 @@ def test_a_creation_dies_before_another_one_comes(second: str | None, use: Use) 
             assert died is None or isinstance(died, Crash)
             assert lost is None or isinstance(lost, TableAlreadyExistsError)
             active = [name for name, some in standings(world).items() if Standing.ACTIVE in some]
-            told = world.direct().commit_status().owner
-            assert told == (second if lost is None else OWNER)
-            # Nobody may have told the owner of the first one yet.
-            assert active in ([told], []) or told is None
+            found_owner = world.direct().commit_status().owner
+            assert found_owner == (second if lost is None else OWNER)
+            # The owner may not know of the first one yet.
+            assert active in ([found_owner], []) or found_owner is None
             world.check({})
             met.add(lost is None)
     assert met == {True, False}
@@ -342,7 +342,7 @@ COMERS: dict[str, Callable[[DeltaTable], object]] = {
 @pytest.mark.parametrize("policy", ["1", "on-request"])
 @pytest.mark.parametrize("comer", COMERS)
 def test_a_release_dies_before_others_come(comer: str, policy: str, use: Use) -> None:
-    """L14h: what was ratified counts, and whoever comes finishes what was begun."""
+    """L14h: what was ratified counts, and the next client completes it."""
     met = set()
     for steps in each_death():
         use(steps)

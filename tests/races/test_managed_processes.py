@@ -1,7 +1,7 @@
-"""Appends to one managed table by eight processes at once, while others backfill it and look on.
+"""Appends to one managed table by eight processes at once, while others backfill and observe it.
 
-Each append is there once, in one linear log. Whoever reads, with the owner's help or as an engine does that
-only knows the log, never sees the table go back, nor a version change.
+Each append is there once, in one linear log. No reader, with the owner's help or as an engine that only
+knows the log, sees the table go back or a version change.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ def test_every_append_is_there_once(
     others, writers = workers[:OTHERS], workers[OTHERS:]
     tasks = ["backfill", "backfill", "read", "read_log"]
     for worker, task in zip(others, tasks, strict=True):
-        worker.tell(root, [{"task": task}], options=options)
+        worker.send(root, [{"task": task}], options=options)
     for number, writer in enumerate(writers):
         appends = {"task": "append", "writer": f"w{number}", "count": APPENDS}
-        writer.tell(root, [appends], options=options)
+        writer.send(root, [appends], options=options)
     answers = [answer for writer in writers for answer in writer.answers()]
     newest = table.backfill().backfilled_version
     for worker in others:
-        worker.tell(root, [])
-    told = [answer for worker in others for answer in worker.answers()]
+        worker.send(root, [])
+    status = [answer for worker in others for answer in worker.answers()]
     assert [worker.answers() for worker in others] == [[]] * OTHERS
-    assert not [answer for answer in (*answers, *told) if isinstance(answer, dict)]
+    assert not [answer for answer in (*answers, *status) if isinstance(answer, dict)]
 
     appended = {
         version: f"w{number}-{append}"
@@ -87,7 +87,7 @@ def test_every_append_is_there_once(
     assert any(attempts > 1 for answer in answers for _, attempts in answer)
     check_log(table, appended)
     check_books(table)
-    *backfilled, read, read_log = told
+    *backfilled, read, read_log = status
     for versions in backfilled:
         assert sorted(versions) == versions
         assert len({*versions}) > 1
@@ -102,8 +102,8 @@ def check_books(table: DeltaTable) -> None:
     newest = table.snapshot()
     owned = table._owners.find_owned_table(table.storage, newest.protocol, newest.metadata)
     assert owned is not None
-    told = owned.owner.status(owned.table)
-    assert (told.backfilled_version, told.unbackfilled) == (WRITERS * APPENDS, 0)
+    status = owned.owner.status(owned.table)
+    assert (status.backfilled_version, status.unbackfilled) == (WRITERS * APPENDS, 0)
 
 
 def check_seen(seen: list[list[Any]], appended: dict[int, str]) -> None:

@@ -1,7 +1,7 @@
 """Writers, converters, backfills and readers of one table in hundreds of interleavings, by a serial model.
 
-Each call of the store and of the books of two owners is a step; some of them lose their answer. What has
-gone wrong is told with the seed, and happens again with it.
+Each call of the store, and of the commit stores of two owners, is a step. Some of them lose their answer. A
+failure names the seed, which reproduces it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _store_faults(rng: random.Random) -> list[Fault]:
 
 
 def _books_faults(rng: random.Random) -> list[Fault]:
-    """Likewise of the steps of the books that change something."""
+    """Likewise, of the steps of the commit store that change something."""
     how = rng.choice([None] * 6 + [How.LOSE_ANSWER, How.FAIL])
     changes = ["ratify", "ratify", "observe", "propose", "activate", "forget"]
     return [] if how is None else [Fault(rng.choice(changes), rng.choice([1, 2]), how)]

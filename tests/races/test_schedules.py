@@ -1,8 +1,8 @@
 """Transactions in thousands of interleavings, storage call by storage call, against a serial model.
 
 Each seed gives a table, two or three writers with a transaction or two, and the order in which their
-calls of the storage take effect; some calls lose their answer. What has gone wrong is told with the seed,
-and happens again with it.
+calls of the storage take effect. Some calls lose their answer. A failure names the seed, which reproduces
+it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Processes that work on one table at the same time, told what to do line by line.
+"""Processes that work on one table at the same time. Each receives its tasks line by line.
 
-`Worker` is the test's end; ``python -m tests.races.worker`` the other one. A worker does one thing after
-the other, and answers when it has done all it was told; so whoever tells two of them and then waits for
-both has them work at once.
+`Worker` is the side of the test; ``python -m tests.races.worker`` is the process. A worker does its tasks
+one after the other, and then answers. So a test that sends tasks to two workers before it waits for both
+has them work at the same time.
 
-The table's history is known in advance (`commit`), so that anybody can tell what a version must hold.
+The table's history is known in advance (`commit`), so that each process knows what a version must contain.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class Worker:
             text=True,
         )
 
-    def tell(
+    def send(
         self,
         root: Path | str,
         tasks: list[dict[str, Any]],
         *,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Have it do tasks: each the name of a function below, and its arguments.
+        """Send tasks to the process: each is the name of a function below, with its arguments.
 
         Args:
-            root: the table's location; `open_table` tells which there are.
+            root: the table's location; `open_table` knows the possible ones.
             tasks: what to do with it.
             options: its storage options.
         """
@@ -104,7 +104,7 @@ def open_table(root: str, options: Mapping[str, str]) -> DeltaTable:
 def append(delta: DeltaTable, *, writer: str, count: int, behind_ms: int = 0) -> list[list[int]]:
     """Commit one file after the other, ``<writer>-<n>``; the versions and attempts that it took.
 
-    Whoever makes a version that a checkpoint is due at writes it, as writers do.
+    If a checkpoint of the new version is due, its writer writes it.
 
     Args:
         delta: the table.
@@ -185,8 +185,8 @@ def serve(
     """
     warn_of_all_but_replacements()
     for line in sys.stdin:
-        root, options, told = json.loads(line)
-        answers = [_done(tasks, partial(opened, root, options), **task) for task in told]
+        root, options, requested = json.loads(line)
+        answers = [_done(tasks, partial(opened, root, options), **task) for task in requested]
         print(json.dumps(answers), flush=True)
 
 

@@ -1,1 +1,1 @@
-"""Change data: what changed between two versions."""
+"""Change data feed: which files contain the changes between two versions."""

@@ -1,10 +1,11 @@
-"""Whether writers recorded the changes of every version of a range.
+"""Check that writers recorded the changes of every version of a range.
 
-Only while ``delta.enableChangeDataFeed`` is true do writers leave change data files behind an
-``UPDATE``, ``DELETE`` or ``MERGE`` (PROTOCOL.md, "Writer Requirements for AddCDCFile"). A version
-without that may have rewritten rows that it didn't change, and its ``add`` and ``remove`` actions
-would tell all of them as deleted and inserted. So the feed must have been on from the first version
-of the range to the last (edge cases G12).
+Writers only write change data files for ``UPDATE``, ``DELETE`` and ``MERGE`` while
+``delta.enableChangeDataFeed`` is true. Otherwise a version may have rewritten unchanged rows, which its
+``add`` and ``remove`` actions would report as deleted and inserted. So the feed must be on from the first
+version of the range to the last (edge cases G12).
+
+PROTOCOL.md, "Writer Requirements for AddCDCFile".
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from airflow_delta.engine.arrow.json.reader import NonFileAction
-from airflow_delta.engine.changes.schema_changes import incompatible_change
+from airflow_delta.engine.changes.schema_changes import find_incompatible_change
 from airflow_delta.engine.errors import ChangesNotAvailableError
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.protocol import check_readable, supported_features
@@ -36,12 +37,12 @@ def check_available(
     versions: range,
     table: str,
 ) -> tuple[Protocol, Metadata]:
-    """Make sure that the changes of all versions can be told in the columns of the last one.
+    """Check that all versions recorded their changes, which can be read with the columns of the last one.
 
     Args:
-        protocol: of the first version.
-        metadata: of the first version.
-        non_file_actions: the actions of the versions that aren't file actions, in log order.
+        protocol: the protocol of the first version.
+        metadata: the metadata of the first version.
+        non_file_actions: the non-file actions of the versions, in log order.
         versions: the range.
         table: the table's location, for errors.
 
@@ -49,8 +50,8 @@ def check_available(
         The protocol and the metadata of the last version.
 
     Raises:
-        ChangesNotAvailableError: the change data feed was off in a version, or a version changed
-            the schema other than by adding columns. Facts: start, end, version.
+        ChangesNotAvailableError: the change data feed was off in a version; or a version changed the schema
+            in another way than by adding columns. Facts: start, end, version.
         UnsupportedFeatureError: a version needs a reader feature that the engine lacks.
     """
     _check_enabled(protocol, metadata, versions[0], versions, table)
@@ -72,9 +73,9 @@ def check_available(
         change = _change(before, (protocol, metadata), table)
         if change is not None:
             raise ChangesNotAvailableError(
-                f"the changes from version {versions[0]} to {versions[-1]} can't be told in one go: "
-                f"in version {version} {change}; read up to version {version - 1}, and from version "
-                f"{version} on, apart",
+                f"the changes from version {versions[0]} to {versions[-1]} can't be read together: in "
+                f"version {version} {change}; read the changes up to version {version - 1} and those from "
+                f"version {version} on separately",
                 table=table,
                 start=versions[0],
                 end=versions[-1],
@@ -91,9 +92,9 @@ def _check_enabled(
         return
     reason = f"{_PROPERTY} isn't true" if supported else f"the protocol lacks {_FEATURE}"
     raise ChangesNotAvailableError(
-        f"the changes from version {versions[0]} to {versions[-1]} can't be told: in version "
-        f"{version} {reason}, so writers didn't record what they changed; choose versions with the "
-        "change data feed on",
+        f"the changes from version {versions[0]} to {versions[-1]} aren't available: in version "
+        f"{version} {reason}, so writers didn't record their changes; choose versions with the change data "
+        "feed on",
         table=table,
         start=versions[0],
         end=versions[-1],
@@ -104,14 +105,14 @@ def _check_enabled(
 def _change(
     before: tuple[Protocol, Metadata], after: tuple[Protocol, Metadata], table: str
 ) -> str | None:
-    """What in a change of the metadata keeps older rows from being told in the newer columns."""
+    """Why older rows can't be read with the columns after a change of the metadata; None if they can."""
     older, newer = before[1], after[1]
     if older.partition_columns != newer.partition_columns:
         return (
             f"the partition columns changed from {list(older.partition_columns)} to "
             f"{list(newer.partition_columns)}"
         )
-    return incompatible_change(
+    return find_incompatible_change(
         table_schema(older, table=table),
         table_schema(newer, table=table),
         older_mode=mapping_mode(*before, table=table),

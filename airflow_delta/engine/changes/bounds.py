@@ -1,10 +1,9 @@
-"""Which versions a range of changes has, by version or by time.
+"""Resolve a range of changes, given by versions or times, to versions.
 
-Both ends belong to the range. A time at the start means the first commit at or after it, at the end
-the last commit at or before it, so that the ranges of consecutive half-open periods neither overlap
-nor leave a commit out if one period's start is one millisecond after the end of the period before.
-A time beyond the newest commit is refused, as in the reference implementation (edge cases G13): a
-commit with such a time may still come.
+Both ends belong to the range. A time at the start means the first commit at or after it; a time at the end
+means the last commit at or before it. So consecutive periods neither overlap nor miss a commit, if each
+begins one millisecond after the end of the one before. A time after the newest commit is refused, as in the
+reference implementation, because commits with such a time may still be made (edge cases G13).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["Bound", "Moment", "resolve_range"]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time as the end of a range, in epoch milliseconds."""
+    """An end of a range, given as a time in epoch milliseconds."""
 
     timestamp_ms: int
 
@@ -39,21 +38,22 @@ Bound: TypeAlias = int | Moment
 def resolve_range(
     timeline: Timeline, start: Bound, end: Bound | None, *, latest: int, table: str
 ) -> range:
-    """The versions from ``start`` to ``end``, all of whose commits are there.
+    """The versions from ``start`` to ``end``, after a check that all of their commits exist.
 
     Args:
-        timeline: of the newest version.
-        start: the first version, or the time that it isn't older than.
-        end: the last version, or the time that it isn't younger than; None for the newest.
+        timeline: the timeline of the newest version.
+        start: the first version; or a time, for the first commit at or after it.
+        end: the last version; or a time, for the last commit at or before it. None for the newest version.
         latest: the newest version.
         table: the table's location, for errors.
 
     Raises:
         InvalidArgumentError: the range ends before it starts, or an end is no version.
-        VersionNotFoundError: a version is beyond the newest.
-        TimestampOutOfRangeError: a time is beyond the commits, or no commit lies between two times.
-        ChangesNotAvailableError: cleanup has taken commits of the range.
-        CorruptLogError: commits are missing that no cleanup takes.
+        VersionNotFoundError: a version is higher than the newest.
+        TimestampOutOfRangeError: a time is outside of the commits' times, or no commit lies between two
+            times.
+        ChangesNotAvailableError: a cleanup deleted commits of the range.
+        CorruptLogError: commits are missing that no cleanup deletes.
     """
     available = _available(timeline, latest, table)
     first = _start(timeline, start, available, table)
@@ -71,9 +71,9 @@ def resolve_range(
         raise _empty(start, end, first, last, timeline, table)
     if last >= available.stop:
         raise ChangesNotAvailableError(
-            f"the changes from version {first} to {last} can't be told: the commits from "
-            f"{available.stop} to {latest} are gone, and a checkpoint alone tells the state after them; "
-            "put the files back from a backup, or read the table itself",
+            f"the changes from version {first} to {last} aren't available: the commits from "
+            f"{available.stop} to {latest} are missing, and a checkpoint only contains the state after "
+            "them; restore the files from a backup, or read the table itself",
             table=table,
             start=first,
             end=last,
@@ -82,8 +82,8 @@ def resolve_range(
         )
     if first < available.start:
         raise ChangesNotAvailableError(
-            f"the changes from version {first} to {last} can't be told: the log has the commits from "
-            f"{available.start} to {latest} to read, cleanup has taken the ones before; start at "
+            f"the changes from version {first} to {last} aren't available: the log has the commits from "
+            f"{available.start} to {latest}, and a cleanup deleted those before; start at "
             f"{available.start}, or read the table itself",
             table=table,
             start=first,
@@ -95,16 +95,16 @@ def resolve_range(
 
 
 def _available(timeline: Timeline, latest: int, table: str) -> range:
-    """The versions whose commits are there and whose state before can be rebuilt."""
+    """The versions whose commits exist, and before which the table's state can be rebuilt."""
     commits = timeline.commits
     if not commits:
         raise ChangesNotAvailableError(
-            "no changes can be told: the log has a checkpoint, but no commit file",
+            "no changes are available: the log has a checkpoint, but no commit file",
             table=table,
             start=None,
             end=latest,
         )
-    # The newest version may be that of a checkpoint whose commit is gone.
+    # The newest version may be that of a checkpoint whose commit is missing.
     first = commits[0].version
     return range(max(timeline.earliest_recreatable, first), first + len(commits))
 
@@ -114,7 +114,7 @@ def _start(timeline: Timeline, start: Bound, available: range, table: str) -> in
         check_version(start, table=table)
         return start
     if available.start == 0 and start.timestamp_ms <= timeline.timestamp_ms(0):
-        # Before the table was made nothing changed.
+        # Nothing changed before the table was created.
         return 0
     version = timeline.version_at(start.timestamp_ms)
     return version if timeline.timestamp_ms(version) == start.timestamp_ms else version + 1
@@ -138,7 +138,7 @@ def _empty(
         return TimestampOutOfRangeError(
             f"no version was committed from {utc_text(start.timestamp_ms)} to "
             f"{utc_text(end.timestamp_ms)}: version {last}, of {utc_text(timeline.timestamp_ms(last))}, is "
-            f"older, version {first}, of {utc_text(timeline.timestamp_ms(first))}, is younger",
+            f"earlier, and version {first}, of {utc_text(timeline.timestamp_ms(first))}, is later",
             table=table,
             timestamp_ms=start.timestamp_ms,
             earliest_ms=timeline.timestamp_ms(last),

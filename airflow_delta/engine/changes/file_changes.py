@@ -1,15 +1,11 @@
-"""From the file actions of commits to what a reader of changes has to read.
+"""Find the files that a reader of changes must read, from the file actions of commits.
 
-PROTOCOL.md, "Reader Requirements for AddCDCFile": a version with ``cdc`` actions tells its changes
-in those files alone. In any other version the rows of an ``add`` were inserted and those of a
-``remove`` deleted, as far as the action has ``dataChange``; a version that only moved rows to other
-files changed nothing.
+If a version has ``cdc`` actions, only those files contain its changes. In any other version the rows of an
+``add`` were inserted, and those of a ``remove`` deleted, if the action has ``dataChange``.
 
-A commit that removes a file and adds it again with another deletion vector changed just the rows in
-which the two vectors differ. Every entry therefore has two vectors, and stands for the rows that
-
-* are not in ``deletionVector``, and
-* are in ``selectionVector``, where there is one.
+If a commit removes a file and adds it again with another deletion vector, it changed the rows in which the
+two deletion vectors differ. So every entry has two of them, and stands for the rows that aren't in
+``deletionVector``, but are in ``selectionVector`` if there is one:
 
 =========================  ================  ==================  ==================
 commit                     change            ``deletionVector``  ``selectionVector``
@@ -20,8 +16,10 @@ commit                     change            ``deletionVector``  ``selectionVect
 of one path                insert            the add's           the remove's
 =========================  ================  ==================  ==================
 
-Of the last two there is only one where the other's selection would be empty for want of a vector.
-Whether two vectors differ in both directions shows when they are read.
+The last two rows are only there if the other action has a deletion vector. They may turn out empty when it
+is read.
+
+PROTOCOL.md, "Reader Requirements for AddCDCFile".
 """
 
 from __future__ import annotations
@@ -52,13 +50,13 @@ from airflow_delta.engine.replay.file_key import file_keys
 __all__ = ["ACTION_COLUMNS", "CHANGE_TYPE", "COMMIT_VERSION", "file_changes"]
 
 CHANGE_TYPE = "_change_type"
-"""``insert`` or ``delete``; null for change data files, which tell it row by row."""
+"""``insert`` or ``delete``; null for change data files, which have this column themselves."""
 
 COMMIT_VERSION = "_commit_version"
 """The version that made the change."""
 
 ACTION_COLUMNS = ("path", "partitionValues", "size", "dataChange", "deletionVector", "stats")
-"""The columns of file actions that are needed."""
+"""The required columns of file actions."""
 
 _FIELDS = {
     "path": pa.string(),
@@ -76,7 +74,7 @@ _FIELDS = {
 def file_changes(
     files: FileActions, non_file_actions: Sequence[NonFileAction], *, table: str
 ) -> pa.Table:
-    """What to read to learn the changes of commits: one row per file and kind, in log order.
+    """Find the files with the changes of some commits: one row per file and kind of change, in log order.
 
     Args:
         files: the file actions with `ACTION_COLUMNS`, `VERSION` and `POSITION`.
@@ -89,13 +87,14 @@ def file_changes(
         `COMMIT_VERSION`.
 
     Raises:
-        CorruptLogError: a ``cdc`` action lacks a field or has one of the wrong type, or a file
-            action doesn't tell whether it changed data.
+        CorruptLogError: a ``cdc`` action lacks a field or has one of the wrong type, or a file action lacks
+            ``dataChange``.
     """
     cdc = [action for action in non_file_actions if action.kind == "cdc"]
-    told = array_of(sorted({action.version for action in cdc}), pa.int64())
-    adds, removes = _changing(files.adds, told, table), _changing(files.removes, told, table)
-    partners = _partners(adds, removes, table)
+    with_cdc = array_of(sorted({action.version for action in cdc}), pa.int64())
+    adds = _with_data_change(files.adds, with_cdc, table)
+    removes = _with_data_change(files.removes, with_cdc, table)
+    partners = _find_partners(adds, removes, table)
     paired = partners.is_valid()
     again = adds.filter(paired)
     partners = partners.drop_null()
@@ -115,37 +114,36 @@ def file_changes(
     return changes.sort_by(POSITION).drop_columns([POSITION])
 
 
-def _changing(actions: pa.Table, told_by_cdc: pa.Array, table: str) -> pa.Table:
-    """The actions that changed rows, of the versions that don't tell their changes otherwise."""
-    decisive = actions.filter(pc.invert(pc.is_in(actions[VERSION], value_set=told_by_cdc)))
-    unclear = decisive.filter(decisive["dataChange"].is_null())
+def _with_data_change(actions: pa.Table, with_cdc: pa.Array, table: str) -> pa.Table:
+    """The actions that changed rows, of versions without ``cdc`` actions."""
+    relevant = actions.filter(pc.invert(pc.is_in(actions[VERSION], value_set=with_cdc)))
+    unclear = relevant.filter(relevant["dataChange"].is_null())
     if unclear.num_rows:
         file, version = unclear["path"][0].as_py(), unclear[VERSION][0].as_py()
         raise CorruptLogError(
             f"an action of version {version} for the file {file} has no dataChange, which the "
-            "protocol requires and which tells whether rows changed; put the commit's file back "
-            "from a backup",
+            "protocol requires; restore the commit's file from a backup",
             table=table,
             version=version,
             path=commit_path(version),
         )
-    return decisive.filter(decisive["dataChange"])
+    return relevant.filter(relevant["dataChange"])
 
 
-def _partners(adds: pa.Table, removes: pa.Table, table: str) -> pa.Array:
-    """For each add the row of the remove of the same path and commit with another deletion vector.
+def _find_partners(adds: pa.Table, removes: pa.Table, table: str) -> pa.Array:
+    """For each add, the row of the remove with the same path and commit, but another deletion vector.
 
-    Null where there is none, and where both name the same logical file: the protocol forbids that
-    in one commit, and rows that were deleted and inserted are what the two actions say.
+    Null if there is none. Also null if both have the same deletion vector, which the protocol forbids in
+    one commit: then all rows count as deleted and inserted.
     """
-    places = pc.index_in(_file_in_commit(adds, table), value_set=_file_in_commit(removes, table))
-    same = pc.equal(file_keys(adds, table=table), file_keys(removes, table=table).take(places))
-    unrelated = pc.coalesce(same, scalar_of(False, pa.bool_()))
-    return _whole(pc.if_else(unrelated, scalar_of(None, pa.int32()), places))
+    rows = pc.index_in(_commit_and_path(adds, table), value_set=_commit_and_path(removes, table))
+    same = pc.equal(file_keys(adds, table=table), file_keys(removes, table=table).take(rows))
+    same_file = pc.coalesce(same, scalar_of(False, pa.bool_()))
+    return _one_array(pc.if_else(same_file, scalar_of(None, pa.int32()), rows))
 
 
-def _file_in_commit(actions: pa.Table, table: str) -> pa.Array:
-    """Version and path of each action as one text, the same for all spellings of a path."""
+def _commit_and_path(actions: pa.Table, table: str) -> pa.Array:
+    """Version and path of each action as one text, which is equal for all spellings of a path."""
     paths = file_keys(
         pa.table(
             {
@@ -156,8 +154,8 @@ def _file_in_commit(actions: pa.Table, table: str) -> pa.Array:
         table=table,
     )
     versions = actions[VERSION].cast(pa.string())
-    # Large, because one array has to hold the texts of all actions.
-    return _whole(joined_text(versions, " ", paths).cast(pa.large_string()))
+    # Large, because one array must contain the texts of all actions.
+    return _one_array(joined_text(versions, " ", paths).cast(pa.large_string()))
 
 
 def _entries(
@@ -166,7 +164,7 @@ def _entries(
     deleted: pa.ChunkedArray,
     selected: pa.ChunkedArray | None = None,
 ) -> pa.Table:
-    """Entries for actions; with a selection only those that have one."""
+    """The entries for some actions. If selections are given, actions without one are left out."""
     length = actions.num_rows
     entries = pa.table(
         {
@@ -188,8 +186,8 @@ def _entries(
 
 
 def _cdc_entries(cdc: Sequence[NonFileAction]) -> pa.Table:
-    # A loop over change data files: the reader of commits gives them as dicts, which must be
-    # checked one by one.
+    # A loop over change data files: the reader of commits returns them as dicts, which are checked one by
+    # one.
     files = [AddCdcFile.from_json(a.value, f"commit {a.version}: cdc") for a in cdc]
     values: dict[str, list[Any]] = {
         "path": [file.path for file in files],
@@ -206,7 +204,7 @@ def _cdc_entries(cdc: Sequence[NonFileAction]) -> pa.Table:
     )
 
 
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """The column as one array."""
     if isinstance(column, pa.Array):
         return column

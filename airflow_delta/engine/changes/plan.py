@@ -1,9 +1,10 @@
-"""The plan of the changes between two versions: which files, which rows of them, which kind.
+"""`plan_changes`: which files contain the changes between two versions, and which of their rows changed.
 
-PROTOCOL.md, "Add CDC File" and "Change Data Files". The plan is made from the log alone; reading the
-rows is up to a data plane, which must add the columns ``_change_type``, ``_commit_version`` and
-``_commit_timestamp`` to them. Compacted commits don't tell changes, so every commit of the range is
-read itself.
+The plan only needs the log. Each commit of the range is read, because compacted commits don't contain
+changes. The reader of the plan reads the rows, and adds the columns ``_change_type``, ``_commit_version``
+and ``_commit_timestamp``.
+
+PROTOCOL.md, "Add CDC File" and "Change Data Files".
 """
 
 from __future__ import annotations
@@ -36,34 +37,34 @@ from airflow_delta.engine.snapshot.table_schema import table_schema
 __all__ = ["COMMIT_TIMESTAMP", "ChangePlan", "plan_changes"]
 
 COMMIT_TIMESTAMP = "_commit_timestamp"
-"""When the version was committed, as time travel and history have it."""
+"""The time of the version, as in time travel and history."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """What to read for the changes of a range of versions.
+    """The files to read for the changes of a range of versions.
 
     Attributes:
         table: the table's location.
         start: the first version.
         end: the last version.
-        protocol: of the last version.
-        metadata: of the last version; its columns are those that the changes are told in.
-        files: a row per file and kind of change, in log order, with the columns
+        protocol: the protocol of the last version.
+        metadata: the metadata of the last version. All changes are read with its columns.
+        files: one row per file and kind of change, in log order, with the columns
 
             * ``path``: as in the log, URI-encoded; relative to the table or absolute,
             * ``partitionValues``: serialised, by physical column name,
-            * ``size``: bytes; null where a remove doesn't tell,
-            * ``numRecords``: rows of the whole file; null where statistics don't tell,
-            * ``deletionVector``: the rows to leave out,
-            * ``selectionVector``: where not null, the only rows to take, less those left out,
-            * ``_change_type``: ``insert`` or ``delete``; null for a change data file, whose own
-              column of that name tells it for each row,
+            * ``size``: in bytes; null if a remove lacks it,
+            * ``numRecords``: the number of rows in the whole file; null if statistics lack it,
+            * ``deletionVector``: the rows to skip,
+            * ``selectionVector``: if not null, the only rows to read, without the skipped ones,
+            * ``_change_type``: ``insert`` or ``delete``; null for a change data file, which has a column of
+              this name itself,
             * ``_commit_version``: the version,
             * ``_commit_timestamp``: its time, in UTC with milliseconds.
 
-            The data files of a table may have a column ``_change_type`` too. It is always null there
-            and must be disregarded.
+            The data files of a table may have a column ``_change_type`` too. It is always null there, and
+            must be ignored.
     """
 
     table: str
@@ -75,7 +76,7 @@ class ChangePlan:
 
     @property
     def schema(self) -> StructType:
-        """The schema of the last version, logical names, without the three columns of changes.
+        """The schema of the last version, with logical names, without the three columns of changes.
 
         Raises:
             InvalidTableError: the schema can't be parsed.
@@ -83,12 +84,12 @@ class ChangePlan:
         return table_schema(self.metadata, table=self.table)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain JSON values, in which files are counted and not named.
+        """The plan as plain JSON values, with the number of files instead of their names.
 
         Returns:
             ``start`` and ``end``; ``files`` and ``bytes`` to read (files of unknown size count as empty);
-            and ``by_kind``, how many files hold rows that were inserted (``insert``), rows that were
-            deleted (``delete``), and changes of any kind (``change data``).
+            and ``by_kind``, the number of files with inserted rows (``insert``), with deleted rows
+            (``delete``), and with changes of any kind (``change data``).
         """
         kinds = self.files["_change_type"]
         return {
@@ -109,17 +110,18 @@ def plan_changes(newest: Snapshot, start: Bound, end: Bound | None = None) -> Ch
 
     Args:
         newest: the newest version of the table.
-        start: the first version, or the time that it isn't older than.
-        end: the last version, or the time that it isn't younger than; None for the newest.
+        start: the first version; or a time, for the first commit at or after it.
+        end: the last version; or a time, for the last commit at or before it. None for the newest version.
 
     Raises:
-        InvalidArgumentError: the range ends before it starts, or an end makes no sense.
-        VersionNotFoundError: a version is beyond the newest.
-        TimestampOutOfRangeError: a time is beyond the commits, or no commit lies between two times.
-        ChangesNotAvailableError: cleanup has taken commits of the range, the change data feed was
-            off in one of its versions, one changed the schema other than by adding columns, or a
-            remove doesn't tell the partition of its rows.
-        UnsupportedFeatureError: reading a version needs a feature that the engine lacks.
+        InvalidArgumentError: the range ends before it starts, or an end is no version.
+        VersionNotFoundError: a version is higher than the newest.
+        TimestampOutOfRangeError: a time is outside of the commits' times, or no commit lies between two
+            times.
+        ChangesNotAvailableError: a cleanup deleted commits of the range; the change data feed was off in
+            one of its versions; one changed the schema in another way than by adding columns; or a remove
+            lacks partition values.
+        UnsupportedFeatureError: a version needs a reader feature that the engine lacks.
         CorruptLogError: a commit breaks the protocol.
     """
     table = newest.table
@@ -144,7 +146,7 @@ def _read(newest: Snapshot, versions: range) -> ParsedCommits:
         )
     except ObjectNotFoundError as error:
         raise ChangesNotAvailableError(
-            f"the changes from version {versions[0]} to {versions[-1]} can't be told any more: "
+            f"the changes from version {versions[0]} to {versions[-1]} are no longer available: "
             f"{error.message}",
             table=newest.table,
             start=versions[0],
@@ -153,12 +155,12 @@ def _read(newest: Snapshot, versions: range) -> ParsedCommits:
 
 
 def _check_partitions(files: pa.Table, metadata: Metadata, versions: range, table: str) -> None:
-    """A remove may leave its partition values out; then its rows can't be told."""
+    """Refuse removes without partition values, which the deleted rows need."""
     missing = files.filter(files["partitionValues"].is_null())
     if metadata.partition_columns and missing.num_rows:
         path, version = missing["path"][0].as_py(), missing[COMMIT_VERSION][0].as_py()
         raise ChangesNotAvailableError(
-            f"the changes from version {versions[0]} to {versions[-1]} can't be told: the remove of "
+            f"the changes from version {versions[0]} to {versions[-1]} aren't available: the remove of "
             f"{path} in version {version} has no partition values, which the deleted rows need",
             table=table,
             start=versions[0],
@@ -178,8 +180,8 @@ def _with_times(
             info = CommitInfo.from_json(action.value, version=action.version)
             infos.setdefault(action.version, info)
     times = [_time(newest, version, infos.get(version)) for version in versions.to_pylist()]
-    places = pc.index_in(files[COMMIT_VERSION], value_set=versions)
-    column = array_of(times, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).take(places)
+    indices = pc.index_in(files[COMMIT_VERSION], value_set=versions)
+    column = array_of(times, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).take(indices)
     return files.append_column(COMMIT_TIMESTAMP, column)
 
 
@@ -187,6 +189,6 @@ def _time(newest: Snapshot, version: int, info: CommitInfo | None) -> int:
     source = timestamp_source(version, newest.protocol, newest.metadata, table=newest.table)
     known = info.in_commit_timestamp_ms if info is not None else None
     if source is TimestampSource.COMMIT_INFO and known is not None:
-        # The commit has been read already: asking the timeline would read it again.
+        # The commit is read already. The timeline would read it again.
         return known
     return newest.timeline.timestamp_ms(version)

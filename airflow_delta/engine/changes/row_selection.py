@@ -1,8 +1,8 @@
-"""The rows of files that a difference of two deletion vectors tells.
+"""Read the deletion vectors of a change plan, and compute the rows of its entries.
 
-See `file_changes`: an entry with a ``selectionVector`` stands for the rows in it, less those in its
-``deletionVector``. Positions count all rows of the data file, in physical order, from 0. An entry
-without a selection is an ordinary file, with or without a deletion vector.
+An entry with a ``selectionVector`` stands for the rows in it that aren't in its ``deletionVector``; see
+`file_changes`. An entry without one is an ordinary file, with or without a deletion vector. Positions count
+all rows of the data file, in physical order, from 0.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from airflow_delta.engine.storage.base import Storage
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-__all__ = ["named_rows"]
+__all__ = ["read_entry_rows"]
 
 
-def named_rows(
+def read_entry_rows(
     deleted: pa.ChunkedArray,
     selected: pa.ChunkedArray,
     storage: Storage,
@@ -30,10 +30,7 @@ def named_rows(
     open_uri: OpenUri | None = None,
     num_rows: pa.ChunkedArray | None = None,
 ) -> dict[int, BitMap64]:
-    """The positions that the entries of a change plan name, by the numbers of the entries.
-
-    Of an entry with a selection they are those that it selects, if there are any; of one that has
-    a deletion vector only, those that are deleted. Entries without either aren't there.
+    """Read row positions for the entries of a change plan.
 
     Args:
         deleted: the entries' ``deletionVector``.
@@ -43,9 +40,13 @@ def named_rows(
         open_uri: as in `read_deletion_vectors`.
         num_rows: as in `read_deletion_vector_column`, of the entries.
 
+    Returns:
+        The selected rows of entries with a selection, and the deleted rows of others with a deletion
+        vector, by the number of the entry. Entries with neither are missing.
+
     Raises:
         CorruptLogError: a descriptor lacks a field.
-        DeletionVectorError: a vector can't be read as it is described.
+        DeletionVectorError: a deletion vector can't be read, or contradicts its descriptor.
         StorageError: the store failed otherwise.
     """
     both = pa.chunked_array([*deleted.chunks, *selected.chunks], deleted.type)
@@ -55,8 +56,8 @@ def named_rows(
     rows = read_deletion_vector_column(
         both, storage, table=table, open_uri=open_uri, num_rows=counts
     )
-    # A loop over vectors, each of which is a set of its own.
-    for place in [place for place in rows if place >= len(deleted)]:
-        number, selection = place - len(deleted), rows.pop(place)
+    # A loop over deletion vectors: each is a set of its own.
+    for index in [index for index in rows if index >= len(deleted)]:
+        number, selection = index - len(deleted), rows.pop(index)
         rows[number] = selection - rows[number] if number in rows else selection
     return rows

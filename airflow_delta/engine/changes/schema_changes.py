@@ -1,8 +1,8 @@
-"""Whether the rows of an older version can be told in the columns of a newer one.
+"""Decide whether the rows of an older version can be read with the columns of a newer one.
 
-All changes of a range are told in the columns of its last version. That loses nothing while columns
-were only added: an older row has null in them. What dropped, renamed, retyped or forbade nulls does
-lose something, and so the range has to be read in two (edge cases G13).
+All changes of a range are read with the columns of its last version. Nothing is lost if columns were only
+added, because older rows have null in them. If a column was dropped or renamed, got another type, or became
+NOT NULL, the range must be read in two parts (edge cases G13).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 
-__all__ = ["incompatible_change"]
+__all__ = ["find_incompatible_change"]
 
 
-def incompatible_change(
+def find_incompatible_change(
     older: StructType, newer: StructType, *, older_mode: str, newer_mode: str
 ) -> str | None:
-    """What keeps rows of one schema from being told in another; None where nothing does.
+    """Why rows of one schema can't be read with another; None if they can.
 
     Args:
-        older: the schema that the rows have.
-        newer: the schema to tell them in.
+        older: the schema of the rows.
+        newer: the schema to read them with.
         older_mode: the column mapping mode that goes with ``older``.
         newer_mode: the column mapping mode that goes with ``newer``.
     """

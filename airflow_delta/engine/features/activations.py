@@ -1,6 +1,6 @@
-"""How a table's metadata uses a feature: what the rows of the registry are made with.
+"""Decide whether a table's metadata use a feature; for the rows of the registry.
 
-Spec: PROTOCOL.md, "Active Features".
+PROTOCOL.md, "Active Features".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["column_key", "column_type", "flag"]
 
 
 def column_key(*prefixes: str) -> Activation:
-    """Active while the metadata of some column has a key that begins with one of the prefixes."""
+    """Active if the metadata of any column have a key that begins with one of the prefixes."""
 
     def _active(_: TableProperties, schema: StructType) -> bool:
         return any(
@@ -25,7 +25,7 @@ def column_key(*prefixes: str) -> Activation:
 
 
 def column_type(data_type: DataType) -> Activation:
-    """Active while some column, at any depth, is of a type."""
+    """Active if any column, at any depth, has the type."""
 
     def _active(_: TableProperties, schema: StructType) -> bool:
         return any(found == data_type for _, found in all_types(schema))
@@ -34,7 +34,7 @@ def column_type(data_type: DataType) -> Activation:
 
 
 def flag(name: str) -> Activation:
-    """Active while a property that the specification doesn't know is ``true``."""
+    """Active if a property that `TableProperties` doesn't have is ``true``."""
 
     def _active(properties: TableProperties, _: StructType) -> bool:
         return properties.raw.get(name, "").strip().lower() == "true"

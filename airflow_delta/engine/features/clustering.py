@@ -1,13 +1,14 @@
-"""Clustered tables: which columns their rows are clustered by.
+"""The clustering columns of a table, in the metadata domain `DOMAIN`.
 
-Spec: PROTOCOL.md, "Clustered Table". The columns are in the metadata domain `DOMAIN`, by their
-physical names. The specification's example lists bare names; the writers in use list each column
-as a path of names, so that it may lie inside a struct::
+The domain lists the columns by physical names. The specification's example has bare names. The writers in
+use list each column as a path of names, so that it may lie inside a struct::
 
     {"clusteringColumns": ["col-1", "col-2"]}          the example: two top-level columns
     {"clusteringColumns": [["col-1"], ["col-2", "x"]]} in use: a top-level and a nested column
 
-Both are read, and the second is written: it is the only one that the writers in use understand.
+The engine reads both forms, and writes the second, because the writers in use only understand that.
+
+PROTOCOL.md, "Clustered Table".
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ DOMAIN = "delta.clustering"
 
 
 def clustering_domain(columns: Sequence[SchemaPath]) -> DomainMetadata:
-    """The domain that tells by which columns a table is clustered.
+    """Make the metadata domain for some clustering columns.
 
     Args:
-        columns: their physical paths, in order; none for a table that is clustered by nothing.
+        columns: their physical paths, in order; may be empty.
     """
     configuration = {"clusteringColumns": [list(path) for path in columns], "domainName": DOMAIN}
     return DomainMetadata(DOMAIN, json.dumps(configuration, separators=(",", ":")))
@@ -53,7 +54,7 @@ def check_clustering_columns(
     partition_columns: Sequence[str],
     table: str,
 ) -> None:
-    """Make sure that a table can be clustered by columns.
+    """Check that a table can be clustered by some columns.
 
     Args:
         columns: their physical paths.
@@ -62,8 +63,8 @@ def check_clustering_columns(
         table: the table's location, for messages.
 
     Raises:
-        InvalidTableError: a column isn't there, is there twice, or holds other columns, of which no
-            statistics are kept; or the table is partitioned.
+        InvalidTableError: a column doesn't exist, is listed twice, or is a struct, an array or a map, which
+            have no statistics; or the table is partitioned.
     """
     if columns and partition_columns:
         raise InvalidTableError(
@@ -90,14 +91,14 @@ def check_clustering_columns(
 
 
 def parse_clustering_columns(configuration: str, *, table: str) -> tuple[SchemaPath, ...]:
-    """The physical paths of the clustering columns, in their order.
+    """Read the physical paths of the clustering columns, in their order.
 
     Args:
         configuration: the domain's configuration.
         table: the table's location, for messages.
 
     Raises:
-        InvalidTableError: the configuration is not of either form.
+        InvalidTableError: the configuration has neither form.
     """
     try:
         columns = json.loads(configuration)["clusteringColumns"]

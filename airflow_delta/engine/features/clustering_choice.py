@@ -1,10 +1,11 @@
-"""By which columns a table can be clustered: those that statistics are kept of.
+"""Check the columns that a user chooses to cluster a table by.
 
-Spec: PROTOCOL.md, "Clustered Table". As in the reference implementation a table has at most four
-clustering columns, each of a type that has least and greatest values to skip files by, and among the
-columns that get statistics at all (``delta.dataSkippingNumIndexedCols``,
-``delta.dataSkippingStatsColumns``): a writer that doesn't know the table is clustered would leave
-others out.
+As in the reference implementation there may be at most four. Each must have a type with least and greatest
+values, and must be among the columns that get statistics (``delta.dataSkippingNumIndexedCols``,
+``delta.dataSkippingStatsColumns``). Writers that don't know the feature would omit the statistics of
+others.
+
+PROTOCOL.md, "Clustered Table".
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from airflow_delta.engine.model.schema import DataType, StructType
 __all__ = ["MAX_COLUMNS", "clustering_paths", "without_statistics"]
 
 MAX_COLUMNS = 4
-"""So many columns the reference implementation clusters by."""
+"""The highest number of clustering columns in the reference implementation."""
 
 
 def clustering_paths(
@@ -39,16 +40,16 @@ def clustering_paths(
     """The physical paths of columns that a user chooses to cluster a table by.
 
     Args:
-        schema: the table's schema, mapped where it has column mapping.
-        chosen: the columns by their logical names: a text for a column of the table, a list of names
-            for one inside structs.
+        schema: the table's schema, with physical names if it has column mapping.
+        chosen: the columns by their logical names: a text for a column of the table, a list of names for a
+            column inside structs.
         partition_columns: the table's partition columns.
         properties: the table's properties.
         mode: the column mapping mode that is in force.
 
     Raises:
-        InvalidArgumentError: the table is partitioned; the columns are no list, are too many, aren't
-            there, are there twice, or have no statistics.
+        InvalidArgumentError: the table is partitioned; the columns are no list, or are too many; or a
+            column doesn't exist, is listed twice, or gets no statistics.
     """
     if isinstance(chosen, str) or not isinstance(chosen, Sequence):
         raise _refused(chosen, f"expected a list of columns, such as {[chosen]}", properties)
@@ -69,9 +70,9 @@ def clustering_paths(
         if path in columns[:number]:
             raise _refused(chosen, f"{name} is listed twice", properties)
         if path not in leaves:
-            problem = f"{name} is no column of the table, or holds others"
+            problem = f"{name} is no column of the table, or is a struct"
             raise _refused(
-                chosen, f"{problem}; those to choose from are {_told(leaves)}", properties
+                chosen, f"{problem}; possible columns are {_list_columns(leaves)}", properties
             )
         if not has_bounds(leaves[path]):
             problem = (
@@ -80,7 +81,7 @@ def clustering_paths(
             raise _refused(chosen, problem, properties)
         if path in uncounted:
             problem = (
-                f"no statistics are kept of {name}; move it forward, or change "
+                f"{name} gets no statistics; move it forward, or change "
                 "delta.dataSkippingNumIndexedCols or delta.dataSkippingStatsColumns"
             )
             raise _refused(chosen, problem, properties)
@@ -91,7 +92,7 @@ def clustering_paths(
 def without_statistics(
     columns: Iterable[SchemaPath], schema: StructType, properties: TableProperties
 ) -> list[SchemaPath]:
-    """Those of some columns that get no statistics by the table's properties.
+    """The columns that get no statistics, by the table's properties.
 
     Args:
         columns: their logical paths.
@@ -99,7 +100,7 @@ def without_statistics(
         properties: the table's properties.
 
     Raises:
-        InvalidTableError: the properties that choose columns can't be read.
+        InvalidTableError: the properties that select columns for statistics can't be read.
     """
     counted = columns_with_statistics(leaf_columns(schema), properties)
     return [path for path in columns if path not in counted]
@@ -114,5 +115,5 @@ def _is_name(column: object) -> bool:
     return all(isinstance(part, str) for part in parts)
 
 
-def _told(leaves: Mapping[SchemaPath, DataType]) -> str:
+def _list_columns(leaves: Mapping[SchemaPath, DataType]) -> str:
     return ", ".join(".".join(path) for path, data_type in leaves.items() if has_bounds(data_type))

@@ -1,7 +1,7 @@
-"""Column mapping: columns whose names in files differ from those that users see.
+"""Column mapping: the names of columns in files may differ from the names that users see.
 
-Each column, at any depth, has a *physical name* and an *id* in its metadata; both stay when the
-column is renamed. What they are used for depends on the mode:
+Each column, at any depth, has a *physical name* and an *id* in its metadata. Both stay when the column is
+renamed. Their use depends on the mode:
 
 =========  ===============================  =====================================================
 mode       columns of a data file by        partition values, statistics, clustering columns by
@@ -11,9 +11,9 @@ mode       columns of a data file by        partition values, statistics, cluste
 ``id``     Parquet field id                 physical name
 =========  ===============================  =====================================================
 
-In mode ``none``, left-over ids and physical names in the metadata mean nothing.
+In mode ``none``, ids and physical names that are left in the metadata mean nothing.
 
-Spec: PROTOCOL.md, "Column Mapping".
+PROTOCOL.md, "Column Mapping".
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ PHYSICAL_NAME = "delta.columnMapping.physicalName"
 """The key of a column's physical name in its metadata."""
 
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
-"""The table property that holds the highest id that was ever given out."""
+"""The table property with the highest id that was ever assigned."""
 
 _KEY_PREFIX = "delta.columnMapping."
 
 
 def mapping_mode(protocol: Protocol, metadata: Metadata, *, table: str) -> str:
-    """The mode to follow: ``none``, ``name`` or ``id``.
+    """The mode in force: ``none``, ``name`` or ``id``.
 
-    The property counts only where the protocol supports column mapping.
+    The property counts only if the protocol has the feature.
 
     Raises:
-        InvalidTableError: the property holds something else.
+        InvalidTableError: the property has another value.
     """
     if "columnMapping" not in supported_features(protocol):
         return "none"
@@ -97,7 +97,7 @@ def field_id(field: StructField) -> int:
     """The id of a column.
 
     Raises:
-        InvalidTableError: the column has none, or one that is no 32-bit integer.
+        InvalidTableError: the column has no id, or its id is no 32-bit integer.
     """
     number = field.metadata.get(ID)
     if type(number) is not int or not 0 <= number < 1 << 31:
@@ -109,7 +109,7 @@ def field_id(field: StructField) -> int:
 
 
 def physical_schema(schema: StructType, mode: str) -> StructType:
-    """The schema with physical names at every depth; ids and other metadata stay.
+    """The schema with physical names at every depth. Ids and other metadata stay.
 
     Raises:
         InvalidTableError: a column lacks its physical name, or two columns of a struct share one.
@@ -122,7 +122,7 @@ def physical_schema(schema: StructType, mode: str) -> StructType:
 def partition_fields(
     schema: StructType, partition_columns: Sequence[str], mode: str
 ) -> dict[str, StructField]:
-    """The partition columns by their physical names, which they keep when they are renamed.
+    """The partition columns, by their physical names. A rename doesn't change these.
 
     Args:
         schema: the table's schema, logical names.
@@ -143,10 +143,10 @@ def partition_fields(
 
 
 def physical_paths(schema: StructType, mode: str) -> dict[SchemaPath, SchemaPath]:
-    """The physical path of every column that a path of names reaches, by its logical path.
+    """The physical path of every column, by its logical path.
 
-    Columns inside structs are included, those inside arrays and maps are not: no partition value,
-    statistic or clustering column lies there.
+    Columns inside structs are included. Those inside arrays and maps aren't, because they have no partition
+    values or statistics and can't be clustering columns.
 
     Raises:
         InvalidTableError: a column lacks its physical name.
@@ -155,14 +155,14 @@ def physical_paths(schema: StructType, mode: str) -> dict[SchemaPath, SchemaPath
 
 
 def check_mapping(schema: StructType, properties: TableProperties) -> None:
-    """Make sure that every column is mapped, and no two to the same place.
+    """Check that every column has a unique id and physical name.
 
-    Physical names are unique within their struct, because tables that turned column mapping on
-    later use the old names; ids are unique in the table.
+    Ids are unique in the table. Physical names are only unique within their struct, because a table that
+    turns column mapping on later uses its old names.
 
     Raises:
-        InvalidTableError: a column lacks its id or physical name, shares one, or has an id above
-            the table's highest.
+        InvalidTableError: a column lacks its id or physical name, shares one with another column, or has an
+            id above the table's highest.
     """
     mode = properties.column_mapping_mode
     if mode == "none":
@@ -180,21 +180,21 @@ def check_mapping(schema: StructType, properties: TableProperties) -> None:
 def assign_mapping(
     schema: StructType, *, name_of: Callable[[StructField], str], last: int = 0
 ) -> tuple[StructType, int]:
-    """Give every column that lacks them an id and a physical name.
+    """Assign an id and a physical name to every column that lacks them.
 
-    What a column has it keeps: its files are written that way.
+    Existing ids and names stay, because the files were written with them.
 
     Args:
         schema: the schema.
-        name_of: makes the physical name of a column: a globally unique one such as ``col-<uuid>``;
-            for a table that turns column mapping on later, the name its files know the column by.
-        last: the highest id that was ever given out in the table.
+        name_of: makes the physical name of a column: a globally unique one such as ``col-<uuid>``; or, if
+            the table turns column mapping on later, the column's name in the existing files.
+        last: the highest id that was ever assigned in the table.
 
     Returns:
-        The schema with mapped columns, and the highest id now, to be stored as `MAX_COLUMN_ID`.
+        The new schema, and the new highest id, which the caller stores as `MAX_COLUMN_ID`.
 
     Raises:
-        InvalidTableError: the id or physical name that a column has makes no sense.
+        InvalidTableError: an existing id or physical name is invalid.
     """
     given = [field_id(field) for _, field in all_fields(schema) if ID in field.metadata]
     last = max([last, *given])
@@ -213,7 +213,7 @@ def assign_mapping(
 
 
 def without_mapping(schema: StructType) -> StructType:
-    """The schema without ids and physical names: in mode ``none`` left-over ones mean nothing."""
+    """The schema without ids and physical names."""
 
     def _strip(field: StructField) -> StructField:
         kept = {k: v for k, v in field.metadata.items() if not k.startswith(_KEY_PREFIX)}
@@ -228,15 +228,15 @@ def mapping_keys(field: StructField) -> dict[str, Any]:
 
 
 def metadata_without_mapping(metadata: Metadata, *, table: str) -> Metadata:
-    """The metadata of a table whose files call the columns by their logical names from then on.
+    """The metadata without column mapping, for a table whose files are rewritten with logical names.
 
     Args:
-        metadata: those of a table with column mapping.
+        metadata: the metadata with column mapping.
         table: the table's location, for messages.
 
     Raises:
-        InvalidTableError: files can't call the columns so, because a name has an unfit character; or the
-            schema can't be read.
+        InvalidTableError: a logical name has a character that files can't have; or the schema can't be
+            read.
     """
     schema = without_mapping(parse_schema(metadata.schema_string, table))
     check_column_names(schema, table=table)

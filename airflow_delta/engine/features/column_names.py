@@ -1,7 +1,7 @@
-"""Names that a column can have.
+"""Check the names of columns.
 
-The specification speaks of naming restrictions that column mapping lifts, without telling them; they
-are those of the reference implementation's Parquet writer.
+The specification mentions naming restrictions that column mapping lifts, but doesn't list them. The rules
+here are those of the reference implementation's Parquet writer.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ _UNFIT_CHARACTERS = frozenset(" ,;{}()\n\t=")
 
 
 def check_names_not_empty(schema: StructType, *, table: str) -> None:
-    """Make sure that every column has a name. The protocol doesn't say so; SQL has none for others.
+    """Check that no column has an empty name. The protocol allows it, but SQL can't refer to such a column.
 
     Raises:
-        InvalidTableError: a column has none.
+        InvalidTableError: a name is empty.
     """
     for path, field in all_fields(schema):
         if not field.name:
             raise InvalidTableError(
-                f"a column has the empty name, {path} from the top down: expected a name",
+                f"the column at {path} has an empty name: expected a name",
                 table=table,
                 columns=(".".join(path),),
             )
 
 
 def check_column_names(schema: StructType, *, table: str) -> None:
-    """Make sure that files can call the columns by their names, as they do without column mapping.
+    """Check that data files can use the names of the columns, as they do without column mapping.
 
     Raises:
-        InvalidTableError: a name has an unfit character. Facts: columns.
+        InvalidTableError: a name has a character that files can't have. Facts: columns.
     """
     unfit = [".".join(path) for path, f in all_fields(schema) if _UNFIT_CHARACTERS & {*f.name}]
     if unfit:
         raise InvalidTableError(
             f"the names of the columns {unfit} have a character of ' ,;{{}}()=', a tab or a line break; "
-            "set delta.columnMapping.mode to name, so that files call them otherwise",
+            "set delta.columnMapping.mode to name, so that files use other names",
             table=table,
             columns=tuple(unfit),
         )

@@ -1,12 +1,11 @@
-"""Features of a table that are dropped: which can be, what is in their way, and what is left then.
+"""Rules for dropping a feature from a table.
 
-A feature leaves *traces*: properties that turn it on, columns that use it, files. As long as there are
-any in the newest version the table needs the feature. Which features can be dropped, and what that takes,
-is in the rows of the registry (`Feature.drop`); traces in files are the matter of
-``snapshot/feature_usage.py``.
+A feature leaves *traces*: properties that turn it on, columns that use it, and files. The table needs the
+feature as long as its newest version has any. The rows of the registry say which features can be dropped,
+and how (`Feature.drop`). ``snapshot/feature_usage.py`` finds traces in files.
 
-Spec: PROTOCOL.md, "Table Features", "Supported Features" and the sections of the features; its rule that a
-protocol never shrinks is what `checkpointProtection` makes an exception of (checkpoint-protection.md).
+PROTOCOL.md, "Table Features", "Supported Features" and the sections of the features. Its rule that a
+protocol never loses features has exceptions since checkpoint-protection.md.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ PROTECTION = "checkpointProtection"
 """The feature that protects the checkpoints which hide versions with dropped features."""
 
 PROTECTION_BOUNDARY = "delta.requireCheckpointProtectionBeforeVersion"
-"""The property that names the version below which checkpoints are protected."""
+"""The property with the version below which checkpoints are protected."""
 
 TYPE_WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
-"""The feature and its preview, which are dropped alike."""
+"""The feature and its preview, which are dropped in the same way."""
 
 
 def find_feature(name: str, *, table: str) -> str:
-    """A known feature's name as the protocol has it.
+    """The name of a known feature, as in the protocol.
 
     Args:
-        name: the name, in any case.
+        name: the name; the case doesn't matter.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: there is no such feature.
+        InvalidArgumentError: the feature is unknown.
     """
     found = {known.lower(): known for known in FEATURES}.get(name.lower())
     if found is None:
@@ -88,7 +87,7 @@ def how_to_drop(feature: str, *, table: str) -> Drop:
 
 
 def check_droppable(feature: str, protocol: Protocol, metadata: Metadata, *, table: str) -> None:
-    """Make sure that nothing of the table stands in the way, which its owner has to decide about.
+    """Check for obstacles that only the table's owner can remove.
 
     Args:
         feature: a feature that the table supports.
@@ -97,8 +96,9 @@ def check_droppable(feature: str, protocol: Protocol, metadata: Metadata, *, tab
         table: the table's location, for messages.
 
     Raises:
-        ConstraintViolationError: other features of the table require it, or it has constraints.
-        InvalidTableError: columns have names that only column mapping allows.
+        ConstraintViolationError: other features of the table require the feature, or the table has
+            constraints.
+        InvalidTableError: columns have names that are only valid with column mapping.
     """
     supported = supported_features(protocol)
     dependents = sorted(
@@ -107,12 +107,12 @@ def check_droppable(feature: str, protocol: Protocol, metadata: Metadata, *, tab
     if dependents:
         stay = [name for name in dependents if not isinstance(FEATURES[name].drop, Drop)]
         advice = f"; {stay} can't be dropped, so it must stay" if stay else "; drop them first"
-        raise _in_the_way(
+        raise _obstacle(
             feature, f"the features {dependents} of the table require it{advice}", table
         )
     properties = TableProperties(metadata.configuration, table)
     if feature == "checkConstraints" and properties.constraints:
-        raise _in_the_way(
+        raise _obstacle(
             feature,
             f"the table has the constraints {sorted(properties.constraints)}; drop them first, by "
             "ALTER TABLE … DROP CONSTRAINT",
@@ -122,17 +122,17 @@ def check_droppable(feature: str, protocol: Protocol, metadata: Metadata, *, tab
         metadata_without_mapping(metadata, table=table)
 
 
-def _in_the_way(feature: str, what: str, table: str) -> ConstraintViolationError:
+def _obstacle(feature: str, what: str, table: str) -> ConstraintViolationError:
     return ConstraintViolationError(
         f"the feature {feature} can't be dropped now: {what}", table=table, feature=feature
     )
 
 
 def metadata_traces(feature: str, metadata: Metadata, *, table: str) -> tuple[str, ...]:
-    """What of a version's metadata needs a feature, as phrases; nothing where none does.
+    """The traces of a feature in a version's metadata, as phrases.
 
     Raises:
-        InvalidTableError: the schema or a property that decides can't be read.
+        InvalidTableError: the schema or a relevant property can't be read.
     """
     row, found = FEATURES[feature], []
     properties = TableProperties(metadata.configuration, table)
@@ -141,7 +141,7 @@ def metadata_traces(feature: str, metadata: Metadata, *, table: str) -> tuple[st
         found.append(_use_of(feature, properties))
     if feature in TYPE_WIDENING and (columns := changed_columns(schema)):
         named = ", ".join(".".join(path) for path in columns)
-        found.append(f"changes of type are recorded of the columns {named}")
+        found.append(f"changes of type are recorded for the columns {named}")
     return tuple(found)
 
 
@@ -153,11 +153,14 @@ def _use_of(feature: str, properties: TableProperties) -> str:
 
 
 def disable_feature(feature: str, metadata: Metadata) -> Metadata:
-    """The metadata with the properties that stop a feature's use; the same object if they have them.
+    """Set the properties that stop the use of a feature.
 
     Args:
         feature: a feature that can be dropped.
         metadata: the table's metadata.
+
+    Returns:
+        The new metadata; the same object if nothing changes.
     """
     drop = FEATURES[feature].drop
     assert isinstance(drop, Drop)
@@ -172,7 +175,7 @@ def disable_feature(feature: str, metadata: Metadata) -> Metadata:
 
 
 def without_recorded_types(metadata: Metadata, *, table: str) -> Metadata:
-    """The metadata without records of changed types, once all files have the types of the schema.
+    """The metadata without records of type changes, for a table whose files all have the schema's types.
 
     Raises:
         InvalidTableError: the schema can't be read.
@@ -182,10 +185,10 @@ def without_recorded_types(metadata: Metadata, *, table: str) -> Metadata:
 
 
 def metadata_without(features: frozenset[str], metadata: Metadata, *, table: str) -> Metadata:
-    """The metadata without the properties that go along with features, and what columns have of them.
+    """The metadata without the properties and the column metadata of dropped features.
 
     Args:
-        features: features that have left no other traces.
+        features: the features, which have no other traces.
         metadata: the table's metadata.
         table: the table's location, for messages.
 
@@ -193,7 +196,7 @@ def metadata_without(features: frozenset[str], metadata: Metadata, *, table: str
         InvalidTableError: the schema can't be read.
     """
     if "columnMapping" in features:
-        # Where it was turned off by others, ids and names may be left, which mean nothing.
+        # If another writer turned it off, ids and names may be left.
         metadata = metadata_without_mapping(metadata, table=table)
     drops = [FEATURES[name].drop for name in features]
     gone = frozenset[str]().union(
@@ -206,11 +209,11 @@ def metadata_without(features: frozenset[str], metadata: Metadata, *, table: str
 def protocol_without(
     features: frozenset[str], protocol: Protocol, *, added: frozenset[str] = frozenset()
 ) -> Protocol:
-    """The lowest protocol that supports all that another one does, but for some features.
+    """The lowest protocol with the features of another one, except some.
 
     Args:
-        features: the features to leave out; no others require them.
-        protocol: the protocol, all of whose features are known.
-        added: features that it gets instead.
+        features: the features to remove. No other feature may require them.
+        protocol: the other protocol. The engine must know all of its features.
+        added: features to add.
     """
     return lowest_protocol(supported_features(protocol) - features | added)

@@ -1,6 +1,6 @@
-"""What the registry says about a table feature: the columns of the support matrix.
+"""`Feature`: a row of the registry, with the columns of the support matrix.
 
-Spec: PROTOCOL.md, "Table Features", "Supported Features" and "Active Features".
+PROTOCOL.md, "Table Features", "Supported Features" and "Active Features".
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from airflow_delta.engine.model.schema import StructType
 __all__ = ["Activation", "Drop", "Feature", "Kind", "Support"]
 
 Activation: TypeAlias = Callable[[TableProperties, StructType], bool]
-"""Whether a table's properties and schema use a feature."""
+"""Decides whether a table's properties and schema use a feature."""
 
 
 class Kind(Enum):
-    """Whom a feature binds."""
+    """Which clients a feature binds."""
 
     WRITER = "writer"
     READER_WRITER = "reader-writer"
 
 
 class Support(Enum):
-    """How far the engine fulfils what a feature asks for.
+    """Whether the engine does what a feature requires.
 
-    ``IF_ENFORCED`` is about features with rules for the values of rows, which the engine doesn't see:
-    while the feature is active, data files come only from a writer that declares that it enforced the
-    rules on its rows.
+    ``IF_ENFORCED`` is for features with rules about the values of rows, which the engine doesn't see. While
+    the feature is active, the writer of data files must declare that it enforced the rules on its rows.
     """
 
     YES = "yes"
@@ -45,7 +44,7 @@ class Drop:
     """How a feature is dropped from a table.
 
     Attributes:
-        note: what that takes, as a phrase, for plans and the reference.
+        note: the procedure, as a phrase, for plans and the reference.
         hides_history: whether clients that don't know the feature can misread or damage older versions
             that use it. Such versions must be hidden behind checkpoints, or deleted.
         disabling_properties: table properties that stop the use of the feature, by name. A commit of its
@@ -69,20 +68,20 @@ class Feature:
     """One table feature.
 
     Attributes:
-        name: as the protocol lists it; case-sensitive.
-        kind: whom it binds.
-        spec: document and section that define it; empty for what the specification lacks.
+        name: the name in the protocol; case-sensitive.
+        kind: which clients it binds.
+        spec: document and section that define it; empty if the specification lacks it.
         note: one sentence on what the engine does with it, for messages and the reference.
-        reader_version: the legacy reader version that implies it; None without one.
-        writer_version: the legacy writer version that implies it; None without one.
-        requires: features that a table must support along with it.
-        table_property: the table property that turns it on; None without one.
-        active: whether a table's metadata uses it; None where it is active once supported.
+        reader_version: the legacy reader version that implies it; None if there is none.
+        writer_version: the legacy writer version that implies it; None if there is none.
+        requires: other features that the table must support too.
+        table_property: the table property that turns it on; None if there is none.
+        active: decides whether a table's metadata use it; None if it is active as soon as it is supported.
         read: whether the engine reads tables that support it.
-        append: whether the engine commits data files to them.
-        checkpoint: whether the engine writes checkpoints of them, and the like.
-        concurrent: whether a table may get it while a commit is being prepared: it asks nothing of that
-            commit, or the stages of the next attempt see to it.
+        append: whether the engine commits data files to such tables.
+        checkpoint: whether the engine writes checkpoints and similar files for such tables.
+        concurrent: whether a commit may follow a concurrent commit that adds the feature: either the
+            feature requires nothing of that commit, or the stages of its next attempt do what it requires.
         drop: how it is dropped from a table; or, as a text, why it can't be.
     """
 

@@ -1,8 +1,9 @@
-"""Entries of a column's metadata that readers take for a value of one type.
+"""Find entries of column metadata that readers can't read.
 
-Spec: PROTOCOL.md, "Column Metadata" and the sections of the features. A schema is JSON, where an entry
-may be anything. Engines that look one up ask for a text or a number, and fail to open the table where
-it is something else; a comment that is a number is enough.
+A schema is JSON, so an entry may have any type. But engines expect a text or a number, and fail to open the
+table if the entry has another type; a comment that is a number is enough.
+
+PROTOCOL.md, "Column Metadata" and the sections of the features.
 """
 
 from __future__ import annotations
@@ -62,18 +63,18 @@ _KEYS: Mapping[str, tuple[_Check, str]] = {
     HIGH_WATER_MARK: _NUMBER,
     ALLOW_EXPLICIT_INSERT: (_is_flag, "true or false"),
 }
-"""What an entry must be, and how to call it, by its key."""
+"""By the key of an entry: a check of its value, and what is expected, for messages."""
 
 
 def unreadable_entries(schema: StructType) -> tuple[str, ...]:
-    """What is wrong with the metadata of a schema's columns, at any depth, one sentence each.
+    """Describe the entries that readers can't read, of columns at any depth, in one sentence each.
 
     Args:
         schema: the schema.
     """
     return tuple(
         f"the column {'.'.join(path)} has {key!r}: {field.metadata[key]!r} in its metadata, where "
-        f"readers look for {expected}"
+        f"readers expect {expected}"
         for path, field in all_fields(schema)
         for key, (is_sound, expected) in _KEYS.items()
         if key in field.metadata and not is_sound(field.metadata[key])

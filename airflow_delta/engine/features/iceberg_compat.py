@@ -1,7 +1,6 @@
-"""Iceberg compatibility: what a table must not have, so that Iceberg can read its data files.
+"""Iceberg compatibility: requirements on a table, so that Iceberg can read its data files.
 
-Spec: PROTOCOL.md, "Iceberg Compatibility V1" and "Iceberg Compatibility V2". A version is in force
-while the table supports its feature and its property is true:
+A version is in force if the table supports its feature and its property is true:
 
 ========================  =================================  =====================================
                           V1                                 V2
@@ -15,8 +14,10 @@ partition columns         never others                       never others
 ``numRecords``            in each ``add``                    in each ``add``
 ========================  =================================  =====================================
 
-What must be so inside of data files (materialised partition values, field ids, timestamps as 64-bit
-integers) can't be seen here; whoever writes them declares it.
+The engine doesn't see the requirements on the content of data files: materialised partition values, field
+ids, and timestamps as 64-bit integers. The writer of the files declares that it follows them.
+
+PROTOCOL.md, "Iceberg Compatibility V1" and "Iceberg Compatibility V2".
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from airflow_delta.engine.model.schema import (
 __all__ = ["check_iceberg_compat", "iceberg_compat_version"]
 
 _NESTED_IDS_KEYS = ("parquet.field.nested.ids", NESTED_IDS)
-"""The specification's key and the one in use; see `nested_ids`."""
+"""The key in the specification and the one in use; see `nested_ids`."""
 
 _V2_TYPES: frozenset[DataType] = frozenset(
     {
@@ -75,7 +76,7 @@ _V2_TYPES: frozenset[DataType] = frozenset(
 
 
 def iceberg_compat_version(supported: frozenset[str], properties: TableProperties) -> int | None:
-    """The version in force, 1 or 2; the higher one where both claim to be.
+    """The version in force, 1 or 2; the higher one if both are, and None if neither is.
 
     Args:
         supported: the features that the table supports.
@@ -96,23 +97,23 @@ def check_iceberg_compat(
     partition_columns: Mapping[str, StructField] = MappingProxyType({}),
     before: Mapping[str, StructField] = MappingProxyType({}),
 ) -> None:
-    """Make sure that a table is as the version in force wants it.
+    """Check that a table satisfies the requirements of the version in force.
 
     Args:
         supported: the features that the table supports.
         properties: the table's properties.
         schema: the table's schema, logical names.
         partition_columns: its partition columns, from `column_mapping.partition_fields`.
-        before: those that it had before; none for a new or unpartitioned table.
+        before: its partition columns before the commit; none for a new or unpartitioned table.
 
     Raises:
-        InvalidTableError: the message tells the first thing that is wrong, and what to do about it.
+        InvalidTableError: a requirement is broken. The message names the first one, and what to do.
     """
     version = iceberg_compat_version(supported, properties)
     if version is None:
         return
     problems = _problems(version, supported, properties, schema)
-    # By their physical names: renamed ones are still the same.
+    # Compared by their physical names, which a rename doesn't change.
     if before and tuple(before) != tuple(partition_columns):
         old, new = ([field.name for field in side.values()] for side in (before, partition_columns))
         problem = f"the table is partitioned by {old}, which can't become {new}; keep the partition columns"
@@ -169,9 +170,9 @@ def _missing_ids(schema: StructType) -> Iterator[str]:
             owners[number] = ".".join(path)
     for path, field in fields:
         ids = _nested_ids(field)
-        for place in nested_paths(field.data_type):
-            name = ".".join((*path, *place))
-            number = ids.get(place)
+        for nested in nested_paths(field.data_type):
+            name = ".".join((*path, *nested))
+            number = ids.get(nested)
             if number is None:
                 yield (
                     f"{name} has no id; it needs one in the map {NESTED_IDS} of its column's "
@@ -184,9 +185,9 @@ def _missing_ids(schema: StructType) -> Iterator[str]:
 
 
 def _nested_ids(field: StructField) -> Mapping[SchemaPath, int]:
-    """The ids in a column's metadata, by the place below the column.
+    """The ids of nested fields in a column's metadata, by their path below the column.
 
-    The specification begins their names with the column's name, Delta Spark with its physical one.
+    In the specification their names begin with the column's name, in Delta Spark with its physical name.
     """
     starts = [f"{field.metadata.get(PHYSICAL_NAME)}.", f"{field.name}."]
     found: dict[SchemaPath, int] = {}

@@ -1,15 +1,16 @@
-"""Identity columns: columns whose values the writer makes, each value once.
+"""Identity columns: columns for which the writer generates unique values.
 
-Spec: PROTOCOL.md, "Identity Columns". A column with the keys below in its metadata takes the values
-``start + k * step``; the furthest one ever used is its *high water mark*, in the metadata as well, so
-that every commit that makes values changes the table's metadata, and two at a time conflict.
+A column with the keys below in its metadata gets the values ``start + k * step``. The furthest value ever
+used is its *high water mark*, which is in the metadata too. So every commit that generates values changes
+the table's metadata, and concurrent ones conflict.
 
-Values that users may insert themselves needn't lie on that grid. The mark does: it is the first place
-of the grid that no inserted value lies behind. Values before the start say nothing, because none is
-made there.
+If users may insert values themselves, those needn't be of the form ``start + k * step``. The mark is the
+first value of that form that is as far as all inserted ones. Inserted values before the start don't count.
 
 Example:
-    A column with start 1 and step 2 whose users insert 8 has the mark 9; the next value is 11.
+    If users insert 8 into a column with start 1 and step 2, its mark is 9, and the next value is 11.
+
+PROTOCOL.md, "Identity Columns".
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ START = "delta.identity.start"
 """The key of a column's first value."""
 
 STEP = "delta.identity.step"
-"""The key of the distance from a value to the next; not 0."""
+"""The key of the difference between a value and the next; not 0."""
 
 HIGH_WATER_MARK = "delta.identity.highWaterMark"
-"""The key of the furthest value; absent until there is one."""
+"""The key of the furthest value; missing until there is one."""
 
 ALLOW_EXPLICIT_INSERT = "delta.identity.allowExplicitInsert"
-"""The key that tells whether users may insert values themselves."""
+"""The key for whether users may insert values themselves."""
 
 ONLY_MARKS_TAG = "delta.identity.schemaUpdate"
-"""The tag of a ``commitInfo`` that says: of the metadata only the marks have changed. Delta Spark sets
-it, and looks for it when it meets a concurrent change of the metadata."""
+"""The tag in ``commitInfo`` of a commit that changes nothing in the metadata but the marks. Delta Spark
+sets it, and checks it in concurrent commits that change the metadata."""
 
 _LONG_BITS = 64
 
@@ -57,8 +58,8 @@ class IdentityColumn:
     Attributes:
         name: its logical name.
         start: the first value.
-        step: the distance to the next; negative where values descend.
-        high_water_mark: the furthest value that was used; None while there is none.
+        step: the difference to the next value; negative if values descend.
+        high_water_mark: the furthest value that was used; None if there is none yet.
         allow_explicit_insert: whether users may insert values themselves.
     """
 
@@ -69,10 +70,10 @@ class IdentityColumn:
     allow_explicit_insert: bool
 
     def mark_after(self, furthest: int) -> int | None:
-        """The high water mark once a value is in the column.
+        """The high water mark after a commit adds values to the column.
 
         Args:
-            furthest: the furthest value that a commit brings, in the direction of the step.
+            furthest: the furthest of the values, in the direction of the step.
 
         Raises:
             OverflowError: the mark would be no 64-bit integer.
@@ -98,27 +99,27 @@ class IdentityColumn:
 def identity_columns(schema: StructType) -> tuple[IdentityColumn, ...]:
     """The identity columns of a table, in the order of its schema.
 
-    Columns inside others are none: nothing makes their values.
+    Columns inside others can't be identity columns.
 
     Raises:
-        InvalidTableError: a column's metadata doesn't describe an identity column. Facts: column.
+        InvalidTableError: the metadata of an identity column are invalid. Facts: column.
     """
     return tuple(_identity(field) for field in schema if START in field.metadata)
 
 
 def advance_marks(schema: StructType, furthest: Mapping[str, int]) -> StructType:
-    """The schema once values are in its identity columns.
+    """The schema after a commit adds values to its identity columns.
 
     Args:
         schema: the schema.
-        furthest: of each identity column that gets values, by logical name, the furthest of them
-            (the highest, or the lowest where the step is negative).
+        furthest: for each identity column that gets values, by logical name, the furthest of them: the
+            highest, or the lowest if the step is negative.
 
     Returns:
-        The schema with its new high water marks; the same object if none has changed.
+        The schema with the new high water marks; the same object if none has changed.
 
     Raises:
-        InvalidArgumentError: a name is no identity column's, or a value no 64-bit integer.
+        InvalidArgumentError: a name isn't that of an identity column, or a value is no 64-bit integer.
         OverflowError: a mark would be no 64-bit integer.
         InvalidTableError: see `identity_columns`.
     """

@@ -1,9 +1,8 @@
-"""In-commit timestamps: commit times that copying a table doesn't change.
+"""In-commit timestamps: commit times that don't change when a table is copied.
 
-Spec: in-commit-timestamps.md. While the feature ``inCommitTimestamp`` is supported and
-``delta.enableInCommitTimestamps`` is true, each commit begins with a ``commitInfo`` that holds its
-timestamp, and the timestamps ascend strictly. If it was turned on later than version 0, two
-properties say where the history divides:
+If the table supports the feature ``inCommitTimestamp`` and ``delta.enableInCommitTimestamps`` is true, each
+commit begins with a ``commitInfo`` that contains its timestamp, and timestamps ascend strictly. If the
+table turned them on after version 0, two properties say from which version on:
 
 ==================================================  ==============================================
 versions                                            timestamp
@@ -12,8 +11,9 @@ below ``delta.inCommitTimestampEnablementVersion``  the commit file's modificati
 from there on                                       ``commitInfo.inCommitTimestamp``
 ==================================================  ==============================================
 
-A table that turns the feature off must drop both properties: earlier in-commit timestamps are then
-no longer searchable, and modification times count for all versions.
+A table that turns them off must remove both properties. Modification times then count for all versions.
+
+in-commit-timestamps.md.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ ENABLEMENT_PROPERTIES = (
     "delta.inCommitTimestampEnablementVersion",
     "delta.inCommitTimestampEnablementTimestamp",
 )
-"""The properties that say where the history divides; only the commit that turns in-commit timestamps
-on may set them, and none that creates a table."""
+"""The properties that say from which version on there are in-commit timestamps. Only the commit that turns
+them on may set them, and only in an existing table."""
 
 
 class TimestampSource(Enum):
-    """Where the timestamp of a commit is."""
+    """Where the timestamp of a commit is found."""
 
     COMMIT_INFO = "commitInfo.inCommitTimestamp"
     MODIFICATION_TIME = "modification time of the commit file"
 
 
 def is_enabled(protocol: Protocol, metadata: Metadata, *, table: str) -> bool:
-    """Whether the commits of a table must carry an in-commit timestamp.
+    """Whether the commits of a table must have an in-commit timestamp.
 
     Raises:
         InvalidTableError: the property is neither true nor false.
@@ -69,8 +69,7 @@ def next_in_commit_timestamp(now_ms: int, previous_ms: int) -> int:
 
     Args:
         now_ms: the time at which the commit is attempted, in epoch milliseconds.
-        previous_ms: the timestamp of the commit before it; its modification time where it has no
-            in-commit timestamp.
+        previous_ms: the in-commit timestamp of the commit before it; if it has none, its modification time.
     """
     return max(now_ms, previous_ms + 1)
 
@@ -84,28 +83,28 @@ def record_enablement(
     timestamp_ms: int,
     table: str,
 ) -> Metadata:
-    """The metadata of a commit, with the enablement properties that belong into it.
+    """Set or remove the enablement properties in the metadata of a commit.
 
     ==================  ==================  ====================================================
     before              after               the properties
     ==================  ==================  ====================================================
-    no table            on or off           are absent
-    off                 on                  tell version and timestamp of this commit
-    on                  on                  stay as they are, absent ones too
-    on                  off                 are absent
-    off                 off                 stay as they are: nobody reads them
+    no table            on or off           are missing
+    off                 on                  are version and timestamp of this commit
+    on                  on                  stay as they are, or stay missing
+    on                  off                 are missing
+    off                 off                 stay as they are; they mean nothing
     ==================  ==================  ====================================================
 
     Args:
         protocol: the protocol after the commit.
-        metadata: the metadata that the commit would leave.
+        metadata: the metadata after the commit, before this change.
         before: protocol and metadata before the commit; None for a new table.
         version: the version that the commit makes.
         timestamp_ms: its in-commit timestamp, if it has one.
         table: the table's location, for messages.
 
     Returns:
-        The metadata; the same object if nothing needs to change.
+        The metadata; the same object if nothing changes.
 
     Raises:
         InvalidTableError: a property can't be read.
@@ -132,11 +131,10 @@ def _enablement_of(metadata: Metadata) -> dict[str, str]:
 def timestamp_source(
     version: int, protocol: Protocol, metadata: Metadata, *, table: str
 ) -> TimestampSource:
-    """Where the timestamp of a version is, as the newest protocol and metadata tell.
+    """Where the timestamp of a version is found, according to the newest protocol and metadata.
 
     Raises:
-        InvalidTableError: one of the enablement properties is there without the other, or
-            malformed.
+        InvalidTableError: an enablement property is malformed, or one of the two is missing.
     """
     first = _first_version(protocol, metadata, table)
     if first is None or version < first:
@@ -147,10 +145,10 @@ def timestamp_source(
 def versions_to_search(
     timestamp_ms: int, protocol: Protocol, metadata: Metadata, *, latest: int, table: str
 ) -> range:
-    """The versions among which the one of a timestamp is to be looked for.
+    """The range of versions in which to search for a timestamp.
 
-    Within the range all timestamps have the same source. The range may begin at versions that the
-    log no longer has.
+    All timestamps of the range have the same source. The range may begin with versions that the log no
+    longer has.
 
     Raises:
         InvalidTableError: as `timestamp_source`.
@@ -165,7 +163,7 @@ def versions_to_search(
 
 
 def _first_version(protocol: Protocol, metadata: Metadata, table: str) -> int | None:
-    """The first version with an in-commit timestamp; None where they are off."""
+    """The first version with an in-commit timestamp; None if they are off."""
     if not is_enabled(protocol, metadata, table=table):
         return None
     enablement = TableProperties(metadata.configuration, table).in_commit_timestamp_enablement

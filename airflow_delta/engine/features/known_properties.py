@@ -1,13 +1,13 @@
-"""The names of ``delta.*`` properties: which there are, and which a user may set.
+"""The known ``delta.*`` properties, and which of them users may set.
 
-Everything that begins with ``delta.`` belongs to the protocol and its implementations. A name that
-none of them knows is a slip of the pen, which would turn nothing on and say nothing; the reference
-implementations refuse it, and so does the engine. Their names are found in any case, and stored in the
-one of the table below. So are their values, where those are a few words: some implementations would take
-``TRUE`` for nothing at all, and delete from an append-only table. All other keys are users' own.
+Names that begin with ``delta.`` belong to the protocol and its implementations. An unknown one is a typo,
+which would silently have no effect. So the engine refuses it, as the reference implementations do. The case
+of names, and of values that are one of a few words, doesn't matter to users. They are stored in the case of
+the tables below, because some implementations ignore ``TRUE``, and would delete from an append-only table.
+All other names are free for users.
 
-Spec: PROTOCOL.md, "Change Metadata", and the section of each feature; the rest are properties of the
-reference implementation and of its vendor's platform, which a table may come to use.
+PROTOCOL.md, "Change Metadata", and the section of each feature. The other properties are those of the
+reference implementation and of its vendor's platform, which a table may use.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ __all__ = [
 ]
 
 FEATURE_PREFIX = "delta.feature."
-"""What the names of properties begin with that ask for a feature; they aren't stored."""
+"""The prefix of properties that request a feature. They aren't stored."""
 
 READER_VERSION = "delta.minReaderVersion"
-"""The property that asks for a reader version; it isn't stored."""
+"""The property that requests a reader version. It isn't stored."""
 
 WRITER_VERSION = "delta.minWriterVersion"
-"""The property that asks for a writer version; it isn't stored."""
+"""The property that requests a writer version. It isn't stored."""
 
 PROTOCOL_PROPERTIES = frozenset({READER_VERSION, WRITER_VERSION, "delta.ignoreProtocolDefaults"})
-"""The properties that speak about the protocol, or its defaults, and aren't stored."""
+"""The properties about the protocol or its defaults. They aren't stored."""
 
 _PREFIX = "delta."
 
-# ``true`` or ``false``, whether or not `TableProperties` reads them.
+# Properties that are ``true`` or ``false``, whether or not `TableProperties` reads them.
 _FLAGS = (
     "appendOnly",
     "autoOptimize.optimizeWrite",
@@ -77,7 +77,7 @@ _FLAGS = (
     "tuneFileSizesForRewrites",
 )
 
-# What else `TableProperties` reads, beside `CHOICES`.
+# Other properties that `TableProperties` reads, beside `CHOICES`.
 _TYPED = (
     "checkpointInterval",
     "dataSkippingNumIndexedCols",
@@ -93,7 +93,7 @@ _TYPED = (
     "targetFileSize",
 )
 
-# Kept for others, and not looked into.
+# Properties for other implementations, whose values aren't checked.
 _TEXTS = (
     "autoOptimize",
     "autoOptimize.autoCompact",
@@ -103,30 +103,30 @@ _TEXTS = (
     "sampleRetentionDuration",
 )
 
-_BY_COMMITS = "it is written by the commits that it is about, so leave it out"
-_NOT_DONE = "it promises what the engine's commits don't do"
+_BY_COMMITS = "commits set it themselves, so omit it"
+_NOT_DONE = "it requires something that the engine's commits don't do"
 
-# Not for users at all.
+# Properties that users may neither set nor unset.
 _RECORDS: Mapping[str, str] = {
     MAX_COLUMN_ID: _BY_COMMITS,
     MATERIALIZED_ROW_ID_COLUMN: _BY_COMMITS,
     MATERIALIZED_ROW_COMMIT_VERSION_COLUMN: _BY_COMMITS,
     **dict.fromkeys(
         ENABLEMENT_PROPERTIES,
-        "it tells where in a table's history in-commit timestamps begin, and is written by the commit "
-        "that turns them on; set delta.enableInCommitTimestamps alone, and leave it out",
+        "it says where in a table's history in-commit timestamps begin, and the commit that turns them "
+        "on sets it; set delta.enableInCommitTimestamps alone, and omit it",
     ),
     "delta.requireCheckpointProtectionBeforeVersion": _BY_COMMITS,
 }
 
-# Not to be set; whoever finds one may take it away.
+# Properties that users may unset, but not set.
 _UNWANTED: Mapping[str, str] = {
     "delta.enableChangeDataCapture": "it is an old name; use delta.enableChangeDataFeed",
     "delta.enableMaterializePartitionColumnsFeature": (
-        "ask for the feature itself, with delta.feature.materializePartitionColumns"
+        "request the feature itself, with delta.feature.materializePartitionColumns"
     ),
     "delta.writePartitionColumnsToParquet": (
-        "ask for the feature, with delta.feature.materializePartitionColumns"
+        "request the feature, with delta.feature.materializePartitionColumns"
     ),
     "delta.universalFormat.enabledFormats": _NOT_DONE,
     "delta.universalFormat.iceberg.atomicConversion.supported": _NOT_DONE,
@@ -149,7 +149,7 @@ KNOWN: Mapping[str, str] = MappingProxyType(
         )
     }
 )
-"""Every name without a variable part, as it is stored, by the name in lower case."""
+"""Every known name without a variable part, by the name in lower case."""
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((_PREFIX + name for name in _FLAGS), ("true", "false")),
@@ -160,8 +160,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 def canonical_name(key: str, *, table: str) -> str:
     """A property's name as it is stored.
 
-    Names of users' own properties are theirs, also in their case, and so are the names of constraints
-    and features behind their prefix.
+    Users' own names stay as they are, and so do the names of constraints and features after their prefix.
 
     Raises:
         InvalidArgumentError: the name begins with ``delta.`` and is unknown.
@@ -176,7 +175,7 @@ def canonical_name(key: str, *, table: str) -> str:
         close = [KNOWN[name] for name in difflib.get_close_matches(lower, KNOWN, n=3)]
         hint = f"do you mean {' or '.join(close)}?" if close else "is it a later one?"
         raise InvalidArgumentError(
-            f"there is no table property {key!r} ({hint}); names of your own must not begin with "
+            f"there is no table property {key!r} ({hint}); your own names must not begin with "
             f"{_PREFIX!r}",
             table=table,
             property=key,
@@ -185,25 +184,25 @@ def canonical_name(key: str, *, table: str) -> str:
 
 
 def canonical_value(name: str, value: str) -> str:
-    """A property's value as it is stored: of a few words in the protocol's case, others as given.
+    """A property's value as it is stored: in the protocol's case, if it is one of a few words.
 
     Args:
         name: the property's name, as it is stored.
-        value: its value; one that it can't have stays, for `check_values` to refuse.
+        value: its value. An invalid one is returned as it is; `check_values` refuses it.
     """
     words = _WORDS.get(name, ())
     return next((word for word in words if word.lower() == value.lower()), value)
 
 
 def check_settable(name: str, *, table: str) -> None:
-    """Make sure that a property is for users to set.
+    """Check that users may set a property.
 
     Args:
         name: its name, as it is stored.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: only commits may write it, or nothing comes of it.
+        InvalidArgumentError: only commits may set it, or it would have no effect.
     """
     check_removable(name, table=table)
     if name in _UNWANTED:
@@ -211,10 +210,10 @@ def check_settable(name: str, *, table: str) -> None:
 
 
 def check_removable(name: str, *, table: str) -> None:
-    """Make sure that a property is for users to take away; as `check_settable`.
+    """Check that users may remove a property; as `check_settable`.
 
     Raises:
-        InvalidArgumentError: only commits may write it.
+        InvalidArgumentError: only commits may set it.
     """
     if name in _RECORDS:
         raise _refused(name, "set or unset", _RECORDS[name], table)
@@ -227,16 +226,17 @@ def _refused(name: str, verb: str, reason: str, table: str) -> InvalidArgumentEr
 
 
 def check_values(properties: TableProperties) -> None:
-    """Judge properties that a user sets: later each would be an error of an operation that asks for it.
+    """Check the values of properties that a user sets. A bad one would otherwise fail later operations.
 
     Raises:
-        InvalidArgumentError: a property holds a value that it can't have, or the isolation level is
-            none that a table should have.
+        InvalidArgumentError: a property has an invalid value, or an isolation level that no table should
+            have.
     """
     try:
         _read_all(properties)
     except InvalidTableError as error:
-        # To the reader of a table its properties are wrong, to who sets them the argument.
+        # For readers of a table an invalid property is a fault of the table, here it is one of the
+        # argument.
         raise InvalidArgumentError(error.message, table=error.table, **error.facts) from error
     if properties.isolation_level == "SnapshotIsolation":
         raise _refused(

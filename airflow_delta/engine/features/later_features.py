@@ -1,7 +1,4 @@
-"""Rows of the registry for features of later editions of the protocol.
-
-They are here so that an error can say what they are instead of just not knowing them.
-"""
+"""Rows of the registry for features of later editions of the protocol, so that errors can describe them."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _NARROW_TYPES = Drop(
     disabling_properties=MappingProxyType({"delta.enableTypeWidening": None}),
 )
 
-# Harmless to read by what their names promise and by the published text of later editions.
+# Safe to read, according to the published text of later editions.
 _READABLE = (
     Feature(
         name="typeWidening",
@@ -101,7 +98,7 @@ def _refused(
     active: Activation | None = None,
     readable: bool = False,
 ) -> Feature:
-    """A feature that is known by name: nothing that binds writers is done, nor readers by default."""
+    """The row of a feature that the engine can't write, and by default can't read."""
     return Feature(
         name=name,
         kind=kind,
@@ -143,4 +140,4 @@ _REFUSED = (
 )
 
 LATER = (*_READABLE, *_REFUSED)
-"""The rows, with those first that the engine can do something with."""
+"""The rows. Those of features that the engine can read come first."""

@@ -1,9 +1,8 @@
-"""Managed commits: who owns the commits of a table, and how that changes.
+"""Managed commits: rules about the commit owner of a table.
 
-Spec: managed-commits.md, "Managed Commit Enablement" and "Writer Requirements for Managed Commits". The
-feature ``managedCommit`` and the property ``delta.managedCommit.commitOwner`` come and go together: a
-table with one and without the other is invalid, as nobody could say where its next commit belongs. While
-they are there in-commit timestamps are on, since a commit may come to the log long after it was made.
+The feature ``managedCommit`` and the property ``delta.managedCommit.commitOwner`` must be added and removed
+together. A table with only one of them is invalid, because it is unclear who makes its next commit. A
+managed table has in-commit timestamps, because a commit may reach the log long after it was made.
 
 One commit gives a table to an owner, and one commit takes it back. `assign_owner` and `remove_owner`
 compute the table properties that these commits write. `check_ownership` refuses all other changes: an owner
@@ -39,17 +38,17 @@ FEATURE = "managedCommit"
 """The feature's name."""
 
 TIMESTAMPS_FEATURE = "inCommitTimestamp"
-"""The feature that comes with it, and may go with it."""
+"""The feature that managed commits require. It may be removed together with them."""
 
 OWNER = "delta.managedCommit.commitOwner"
 """The property that names the commit owner."""
 
 TABLE_ID = "tableId"
-"""What the engine adds to an owner's configuration: a text that no other table has."""
+"""The key of the table's unique id, which the engine adds to the owner's configuration."""
 
 _CONF = "delta.managedCommit.commitOwnerConf"
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
-# Parts of names, without regard to case and to what stands between words.
+# Matched with names in lower case, without the characters between words.
 _SECRET_NAMES = re.compile(
     r"passw|passphrase|pwd|secret|token|credential"
     r"|^(key|pass|sas)$|(access|account|api|auth|encryption|master|private|shared|signing|storage)key"
@@ -60,14 +59,15 @@ _SUCCESSOR = "coordinatedCommits-preview"
 
 
 def commit_owner(supported: frozenset[str], properties: TableProperties) -> str | None:
-    """The name of the table's commit owner; None for a table that the file system manages.
+    """The name of the table's commit owner; None if the file system manages the table.
 
     Args:
         supported: the features that the table supports.
         properties: the table's properties.
 
     Raises:
-        InvalidTableError: the feature is there without the property, or the other way round.
+        InvalidTableError: the table has the feature without the property, or the property without the
+            feature.
     """
     owner = properties.commit_owner
     if (FEATURE in supported) == (owner is not None):
@@ -78,18 +78,17 @@ def commit_owner(supported: frozenset[str], properties: TableProperties) -> str 
         else f"the property {OWNER} is {owner!r}, but the protocol lacks the feature {FEATURE}"
     )
     raise InvalidTableError(
-        f"{found}; they are only valid together, so one commit must add or remove both. A table "
-        "that is so already isn't written, as nobody can say where its next commit belongs: have the "
-        "engine that left it so add what is missing or remove what is left, or put its directory back to "
-        "how it was before",
+        f"{found}; they are only valid together, so one commit must add or remove both. The engine doesn't "
+        "write a table in this state, because it is unclear who makes its next commit: add what is "
+        "missing or remove what is left, with the engine that left the table so; or restore its directory",
         table=properties.table,
     )
 
 
 def unseen_commits(supported: frozenset[str], properties: TableProperties) -> str | None:
-    """Why the log directory may lack the newest commits of a table; None where it holds them all.
+    """Why the log directory may lack the newest commits of a table; None if it has them all.
 
-    A commit owner ratifies commits before they are backfilled to where everybody looks.
+    A commit owner ratifies commits before they are backfilled into the log directory.
 
     Raises:
         InvalidTableError: as `commit_owner`.
@@ -105,7 +104,7 @@ def unseen_commits(supported: frozenset[str], properties: TableProperties) -> st
 
 
 def check_conf(conf: Mapping[str, str] | None, *, table: str) -> None:
-    """Make sure that the configuration for an owner is a mapping of texts to texts, or None.
+    """Check that the configuration for an owner is a mapping of texts to texts, or None.
 
     Raises:
         InvalidArgumentError: it isn't.
@@ -120,29 +119,29 @@ def check_conf(conf: Mapping[str, str] | None, *, table: str) -> None:
 def request_owner(
     properties: Mapping[str, str], owner: str | None, conf: Mapping[str, str] | None, *, table: str
 ) -> dict[str, str]:
-    """The properties that ask for a commit owner, for a new table.
+    """Add the properties that request a commit owner for a new table.
 
     Args:
-        properties: the other properties that are asked for.
+        properties: the other requested properties.
         owner: the owner's name.
-        conf: what the owner is to know of the table; None for nothing.
+        conf: the owner's configuration for the table; may be None.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: an argument isn't of the type above, there is a configuration and no owner, or
-            the properties say who the owner is, too.
+        InvalidArgumentError: an argument has the wrong type; there is a configuration without an owner; or
+            the properties name an owner too.
     """
     check_mapping("properties", properties, "a mapping of names to texts, or None", table=table)
     check_text("owner", owner, optional=True, table=table)
     check_conf(conf, table=table)
     if owner is None:
         raise InvalidArgumentError(
-            "there is a configuration (conf) and no commit owner: name it, as owner", table=table
+            "conf is given without a commit owner: pass its name as owner", table=table
         )
     if twice := sorted({OWNER, _CONF} & properties.keys()):
         raise InvalidArgumentError(
             f"the commit owner is named by owner={owner!r} and by the properties {', '.join(twice)}: "
-            "leave the properties out",
+            "omit the properties",
             table=table,
         )
     if not owner:
@@ -158,33 +157,33 @@ def assign_owner(
     table_id: str,
     table: str,
 ) -> dict[str, str]:
-    """The properties of a table that is given to a commit owner.
+    """The properties of a table after it is given to a commit owner.
 
     Args:
-        configuration: the properties that it has.
+        configuration: the properties before.
         owner: the owner's name.
-        conf: what the owner is to know of the table, without its id and without secrets: everybody who
-            may read the table may read it, for ever, in the history. Names that sound like one (such as
-            ``password``, ``clientSecret``, ``api_key``, and any with ``token`` or ``credential`` in it)
-            and URLs with a password are refused, whatever they are meant for.
-        table_id: the table's id, which no other table has.
+        conf: the owner's configuration for the table, without the table's id and without secrets. All
+            readers of the table can read it, in the history even for ever. So names that sound like a
+            secret are refused (``password``, ``clientSecret``, ``api_key``, and names that contain
+            ``token`` or ``credential``), and so are URLs with a password.
+        table_id: the table's unique id.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: the name is empty, or the configuration brings an id or what looks like a
-            secret. Facts, of a secret: option.
+        InvalidArgumentError: the name is empty; or the configuration contains an id or something that looks
+            like a secret. Facts, for a secret: option.
     """
     if not owner:
         raise InvalidArgumentError("a commit owner has a name: found an empty text", table=table)
     if TABLE_ID in conf:
         raise InvalidArgumentError(
-            f"the configuration of the commit owner brings {TABLE_ID}={conf[TABLE_ID]!r}: leave it out, "
-            "for each table gets a new one, so that no two are taken for the same",
+            f"the configuration of the commit owner contains {TABLE_ID}={conf[TABLE_ID]!r}: omit it, "
+            "because the engine assigns a new one to each table",
             table=table,
         )
     _check_no_secret(conf, table)
-    told = json.dumps({**conf, TABLE_ID: table_id}, separators=(",", ":"))
-    return {**configuration, _TIMESTAMPS: "true", OWNER: owner, _CONF: told}
+    text = json.dumps({**conf, TABLE_ID: table_id}, separators=(",", ":"))
+    return {**configuration, _TIMESTAMPS: "true", OWNER: owner, _CONF: text}
 
 
 def _check_no_secret(conf: Mapping[str, str], table: str) -> None:
@@ -193,9 +192,9 @@ def _check_no_secret(conf: Mapping[str, str], table: str) -> None:
         if named or _PASSWORD_IN_URL.search(str(value)):
             why = "is named like a secret" if named else "is a URL with a password"
             raise InvalidArgumentError(
-                f"{name!r} in the configuration of the commit owner {why}, and everybody who may read the "
-                "table may read it: leave it out, and let the owner have it from an Airflow connection or "
-                "the environment; if it is no secret, give it another name",
+                f"{name!r} in the configuration of the commit owner {why}, and all readers of the table "
+                "can read it: omit it, and let the owner read it from an Airflow connection or the "
+                "environment; if it is no secret, give it another name",
                 table=table,
                 option=name,
             )
@@ -204,11 +203,11 @@ def _check_no_secret(conf: Mapping[str, str], table: str) -> None:
 def remove_owner(
     configuration: Mapping[str, str], *, keep_in_commit_timestamps: bool = True
 ) -> dict[str, str]:
-    """The properties of a table that is taken back from its commit owner.
+    """The properties of a table after it is taken back from its commit owner.
 
     Args:
-        configuration: the properties that it has.
-        keep_in_commit_timestamps: leave in-commit timestamps on.
+        configuration: the properties before.
+        keep_in_commit_timestamps: whether in-commit timestamps stay on.
     """
     removed = {OWNER, _CONF, *(() if keep_in_commit_timestamps else (_TIMESTAMPS,))}
     return {name: value for name, value in configuration.items() if name not in removed}
@@ -217,7 +216,7 @@ def remove_owner(
 def check_timestamps(
     supported: frozenset[str], properties: TableProperties, *, before: frozenset[str]
 ) -> None:
-    """Make sure that a table that has an owner has in-commit timestamps, and that they go as a whole.
+    """Check that a managed table has in-commit timestamps, and that no commit removes their feature alone.
 
     Args:
         supported: the features that the table supports.
@@ -225,51 +224,51 @@ def check_timestamps(
         before: the features that it supported before.
 
     Raises:
-        InvalidTableError: it has the feature ``managedCommit``, and in-commit timestamps aren't on; or
-            their feature goes, and the property that turns them on doesn't.
+        InvalidTableError: the table has the feature ``managedCommit`` without in-commit timestamps; or it
+            loses their feature, but keeps the property that turns them on.
     """
     if TIMESTAMPS_FEATURE in before - supported and properties.in_commit_timestamps_enabled:
         raise InvalidTableError(
-            f"the protocol would lose the feature {TIMESTAMPS_FEATURE}, and {_TIMESTAMPS} stay 'true': "
-            "remove both",
+            f"the protocol would lose the feature {TIMESTAMPS_FEATURE}, but {_TIMESTAMPS} would stay "
+            "'true': remove both",
             table=properties.table,
         )
     if FEATURE in supported and not properties.in_commit_timestamps_enabled:
         raise InvalidTableError(
-            f"the table has the feature {FEATURE}, and {_TIMESTAMPS} is "
-            f"{properties.raw.get(_TIMESTAMPS)!r}: expected 'true', because the files of its commits don't "
-            "tell their times",
+            f"the table has the feature {FEATURE}, but {_TIMESTAMPS} is "
+            f"{properties.raw.get(_TIMESTAMPS)!r}: expected 'true', because the modification times of its "
+            "commit files aren't the commit times",
             table=properties.table,
         )
 
 
 def check_ownership(before: TableProperties, after: TableProperties) -> None:
-    """Make sure that a commit leaves the ownership of a table as it is, begins it, or ends it.
+    """Check that a commit keeps the commit owner and its configuration, adds an owner, or removes it.
 
     Args:
-        before: the properties before it; of a new table none.
-        after: the properties after it.
+        before: the properties before the commit; empty for a new table.
+        after: the properties after the commit.
 
     Raises:
-        InvalidTableError: it changes the owner or its configuration, or leaves a configuration without an
-            owner.
+        InvalidTableError: the commit changes the owner or its configuration, or leaves a configuration
+            without an owner.
     """
     old, new = before.commit_owner, after.commit_owner
     if old is None and new is not None:
         return
     if old is not None and new not in (None, old):
         problem = (
-            f"the commit owner would change from {old!r} to {new!r}: take the table back from the one, by "
-            "DeltaTable.convert_to_file_system, before it is given to the other"
+            f"the commit owner would change from {old!r} to {new!r}: first take the table back with "
+            "DeltaTable.convert_to_file_system"
         )
     elif _CONF in after.raw and new is None and _CONF not in before.raw:
-        problem = f"{_CONF} would be there without {OWNER}, and so be nobody's: leave it out"
+        problem = f"{_CONF} would be set without {OWNER}: omit it"
     elif old is not None and new is None and _CONF in after.raw:
-        problem = f"{_CONF} would stay while {OWNER} goes: remove both"
+        problem = f"{_CONF} would stay without {OWNER}: remove both"
     elif new is not None and before.commit_owner_conf != after.commit_owner_conf:
         problem = (
-            f"{_CONF} would change, by which the commit owner {new!r} finds its table: leave it as it is, "
-            "or take the table back and give it anew"
+            f"{_CONF} would change, but the commit owner {new!r} finds its table by it: keep it, or take "
+            "the table back and convert it again"
         )
     else:
         return

@@ -1,17 +1,16 @@
-"""Ids of the elements, keys and values inside a column, which Iceberg wants to have.
+"""Ids of the elements, keys and values inside a column, which Iceberg needs.
 
-Under column mapping only the fields of structs have ids. "Iceberg Compatibility V2" wants them of the
-contents of arrays and maps as well. They are kept in the metadata of the nearest field around them,
-by their place below it::
+Under column mapping only the fields of structs have ids. "Iceberg Compatibility V2" also requires ids of
+the contents of arrays and maps. The metadata of the nearest enclosing field contain them, by their path
+below it::
 
     "delta.columnMapping.nested.ids": {"col-1.key": 102, "col-1.value": 103, "col-1.value.element": 104}
 
-The specification calls the key ``parquet.field.nested.ids`` and begins the places with the field's
-name. The writers in use turn that round: this is what they write into the Parquet schema of data
-files, and the table's schema has `NESTED_IDS`, with physical names. So it is written here; a name that
-a renamed column no longer has would be wrong at once.
+In the specification the key is ``parquet.field.nested.ids``, and the paths begin with the field's name. But
+the writers in use write that only into the Parquet schema of data files. In the table's schema they write
+`NESTED_IDS`, with physical names, which stay right when a column is renamed. So does the engine.
 
-Spec: PROTOCOL.md, "Iceberg Compatibility V2".
+PROTOCOL.md, "Iceberg Compatibility V2".
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ NESTED_IDS = "delta.columnMapping.nested.ids"
 
 
 def nested_paths(data_type: DataType) -> Iterator[SchemaPath]:
-    """The elements, keys and values of a type that belong to no field inside it, outer ones first."""
+    """The paths of the elements, keys and values of a type, but not inside its fields, outer ones first."""
     inner: dict[str, DataType] = {}
     match data_type:
         case ArrayType():
@@ -42,30 +41,30 @@ def nested_paths(data_type: DataType) -> Iterator[SchemaPath]:
             pass
     for name, inside in inner.items():
         yield (name,)
-        yield from ((name, *place) for place in nested_paths(inside))
+        yield from ((name, *path) for path in nested_paths(inside))
 
 
 def highest_nested_id(schema: StructType) -> int:
-    """The highest id of an element, key or value; 0 where none has one."""
+    """The highest id of an element, key or value; 0 if none has one."""
     return max((n for _, f in all_fields(schema) for n in _ids(f).values()), default=0)
 
 
 def assign_nested_ids(schema: StructType, *, last: int) -> tuple[StructType, int]:
-    """Give every element, key and value an id, where it has none.
+    """Assign an id to every element, key and value that has none.
 
     Args:
-        schema: the schema, its columns mapped; see `column_mapping.assign_mapping`.
-        last: the highest id that was ever given out in the table.
+        schema: the schema, with ids and physical names; see `column_mapping.assign_mapping`.
+        last: the highest id that was ever assigned in the table.
 
     Returns:
-        The schema, and the highest id now.
+        The new schema, and the new highest id.
     """
 
     def _assign(field: StructField) -> StructField:
         nonlocal last
         ids = dict(_ids(field))
-        for place in nested_paths(field.data_type):
-            name = ".".join((physical_name(field, "name"), *place))
+        for path in nested_paths(field.data_type):
+            name = ".".join((physical_name(field, "name"), *path))
             if name not in ids:
                 last += 1
                 ids[name] = last

@@ -1,14 +1,14 @@
-"""What a table's protocol allows: whether the engine may read or write the table.
+"""Decide whether the engine may read or write a table, by its protocol.
 
-Reading is judged leniently: a contradiction that leaves no doubt about how to read is passed over,
-as in the reference implementations. Writing is judged by the letter, because a writer that guesses
-damages the table for everybody.
+Reading is lenient, as in the reference implementations: it ignores a contradiction that leaves no doubt
+about how to read the table. Writing is strict, because a writer that guesses may damage the table for
+everyone.
 
-What a protocol says, versions and lists of features, is the matter of `protocol_lists`; the names
-that everybody needs are here as well.
+``negotiation/protocol_lists.py`` interprets versions and feature lists. This module exports its common
+names too.
 
-Spec: PROTOCOL.md, "Protocol Evolution", "Table Features", "Reader Version Requirements" and "Writer
-Version Requirements".
+PROTOCOL.md, "Protocol Evolution", "Table Features", "Reader Version Requirements" and "Writer Version
+Requirements".
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _UNKNOWN = "this version of the engine doesn't know it"
 class Operation(Enum):
     """What a writer is about to do to a table.
 
-    ``APPEND`` is a commit that adds data files; ``COMMIT`` one without, as of metadata, domains and
-    removed files; ``CHECKPOINT`` is writing what just re-tells the log: checkpoints, compacted
-    commits, version checksums.
+    ``APPEND`` is a commit that adds data files. ``COMMIT`` is one that adds none, for example of metadata,
+    domains or removed files. ``CHECKPOINT`` is to write a file that only repeats the log: a checkpoint, a
+    compacted commit, or a version checksum.
     """
 
     COMMIT = "commit"
@@ -69,15 +69,15 @@ class Operation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureStatus:
-    """What one feature means for one table.
+    """The state of one feature for one table.
 
     Attributes:
         name: the feature's name.
         supported: whether the table's protocol lists or implies it.
-        active: whether the table uses it as well; counted as true where nobody can tell.
-        can_read: whether the engine reads a table in this state, as far as this feature goes.
-        can_write: whether it commits data files to such a table, whoever wrote them; false as well
-            where their writer must declare that it enforced the feature's rules.
+        active: whether the table also uses it; true if unknown.
+        can_read: whether the engine reads a table in this state, as far as this feature is concerned.
+        can_write: whether it commits data files to such a table unconditionally. False if their writer must
+            declare that it enforced the feature's rules.
         note: what the engine does with the feature.
     """
 
@@ -94,7 +94,7 @@ class FeatureStatus:
 
 
 def check_readable(protocol: Protocol, metadata: Metadata | None = None, *, table: str) -> None:
-    """Make sure that the engine can read a table correctly.
+    """Check that the engine can read a table correctly.
 
     Args:
         protocol: the table's protocol.
@@ -102,9 +102,9 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None, *, tabl
         table: the table's location, for messages.
 
     Raises:
-        InvalidTableError: versions and feature lists don't fit together.
-        UnsupportedFeatureError: the table needs a newer reader version, a reader feature that the
-            engine lacks, or a change of a column's type that it can't follow.
+        InvalidTableError: versions and feature lists contradict each other.
+        UnsupportedFeatureError: the table needs a newer reader version or a reader feature that the engine
+            lacks; or a column's type was changed in a way that the engine doesn't know.
     """
     check_versions(protocol, table)
     _check_version("reader", protocol.min_reader_version, FEATURES_READER_VERSION, table)
@@ -139,20 +139,20 @@ def check_writable(
     operation: Operation,
     enforced: frozenset[str] = frozenset(),
 ) -> None:
-    """Make sure that the engine can do all that the table asks of a writer.
+    """Check that the engine can do all that the table requires of a writer.
 
     Args:
         protocol: the table's protocol.
         metadata: the table's metadata.
         table: the table's location, for messages.
-        operation: what is to be done.
-        enforced: the features whose rules the writer of the rows declares to have enforced on them.
+        operation: the operation of the writer.
+        enforced: the features whose rules the writer of the rows declares to have enforced.
 
     Raises:
         InvalidTableError: protocol, feature lists and metadata contradict each other.
-        UnsupportedFeatureError: as `check_readable`; or the table needs a newer writer version, a
-            writer feature that the engine lacks for this operation, or one whose rules nobody
-            declares to have enforced.
+        UnsupportedFeatureError: as `check_readable`; or the table needs a newer writer version, a writer
+            feature that the engine lacks for this operation, or one whose rules the writer doesn't declare
+            to have enforced.
     """
     check_readable(protocol, metadata, table=table)
     _check_version("writer", protocol.min_writer_version, FEATURES_WRITER_VERSION, table)
@@ -174,10 +174,10 @@ def check_writable(
 def describe_features(
     protocol: Protocol, metadata: Metadata, *, table: str
 ) -> tuple[FeatureStatus, ...]:
-    """Every known feature in the order of the registry, then the unknown ones that are listed.
+    """The state of every known feature, in the order of the registry, and of unknown ones in the protocol.
 
     Raises:
-        InvalidTableError: the schema or a property that decides is malformed.
+        InvalidTableError: the schema or a relevant property is malformed.
     """
     supported = supported_features(protocol)
     properties, schema = _facts(metadata, table)
@@ -236,7 +236,7 @@ def _refuse(
         return
     remedies = []
     if enforceable:
-        remedies.append(f"a writer that does so declares it by enforces={list(enforceable)}")
+        remedies.append(f"a writer that does so declares it with enforces={list(enforceable)}")
     if len(enforceable) < len(refused):
         others = "the others" if enforceable else "them"
         remedies.append(

@@ -1,27 +1,13 @@
-"""The support matrix: one row per table feature.
+"""`FEATURES`: the support matrix, with one row per table feature; see `Feature` for the columns.
 
-A feature is *supported by a table* when its protocol lists it or implies it by a legacy version, and
-*active* when the table's metadata uses it, too. A writer feature binds only writers; a reader-writer
-feature binds both. What the engine may do with a table follows from the rows of the features that
-the table supports; `protocol` draws the conclusions.
+A table *supports* a feature if its protocol lists it, or implies it by a legacy version. The feature is
+*active* if the table's metadata also use it. `protocol` decides by the rows what the engine may do with a
+table.
 
-The engine writes in these ways, and a row judges each by the duties that the feature's section lays
-on writers:
+The features that can be dropped are those that the reference implementation drops, and ``managedCommit``.
 
-* an **append** commits data files that somebody else has written, perhaps under the condition that
-  their writer declares what it enforced; other commits are judged the same but without the condition;
-* a **checkpoint**, and everything else that just re-tells the log, adds nothing to the table, but
-  must keep what it doesn't understand.
-
-Whether and how a table gets rid of a feature is part of its row as well; the features that can go are those
-that the reference implementation drops, and ``managedCommit``.
-
-A commit that lost the race for a version may come after one that gave the table a feature only if the
-row says that the feature is *concurrent*.
-
-Rows whose ``spec`` is empty are features of later editions of the protocol, see `later_features`.
-
-Spec: PROTOCOL.md, "Table Features" and "Valid Feature Names in Table Features".
+PROTOCOL.md, "Table Features" and "Valid Feature Names in Table Features". Features of later editions of the
+protocol have no ``spec``; see `later_features`.
 """
 
 from __future__ import annotations

@@ -1,23 +1,17 @@
-"""Row tracking: row ids and row commit versions that rows keep while files come and go.
+"""Row tracking: row ids and row commit versions, which rows keep when they move to other files.
 
-Spec: PROTOCOL.md, "Row Tracking". Default row ids are counted from an ``add``'s ``baseRowId``; rows
-that keep an id while they move have it in a hidden column of the data files, whose name is a table
-property. The highest id ever given out is the table's *high water mark*, kept in the metadata domain
-`DOMAIN`, as a JSON object with one number.
-
-The specification calls the number ``highWaterMark``; every writer in use writes, and looks for,
-``rowIdHighWaterMark``. Delta Spark takes a domain without it for a mark of 0 and would give ids out
-twice; releases of Delta Kernel refuse a domain with any other key beside it. So that one key is
-written; both are read.
-
-What a table says of itself comes in three steps, of which `registry` tells the second from the third:
+Default row ids count up from an ``add``'s ``baseRowId``. A row that moves to another file keeps its id in a
+hidden column of the file, whose name is a table property. The highest id ever assigned is the table's *high
+water mark*, in the metadata domain `DOMAIN`. A table has one of these states:
 
 ==========================  =================================================================
-supported                   every commit gives ids to the files it adds
-supported and suspended     no commit gives ids, and files lose those they have; a step on
-                            the way to dropping the feature
-supported and enabled       besides, all files have ids, and rows keep theirs
+supported                   every commit assigns ids to the files that it adds
+supported and suspended     no commit assigns ids, and files lose theirs, so that the feature
+                            can be dropped
+supported and enabled       also, all files have ids, and rows keep theirs
 ==========================  =================================================================
+
+PROTOCOL.md, "Row Tracking".
 """
 
 from __future__ import annotations
@@ -71,19 +65,22 @@ PRESERVED_TAG = "delta.rowTracking.preserved"
 NO_ROW_IDS = -1
 """The high water mark of a table that never gave out an id."""
 
+# The specification has ``highWaterMark``, but the writers in use read and write ``rowIdHighWaterMark``.
+# Without it Delta Spark assumes a mark of 0, and would assign ids twice. Some releases of Delta Kernel
+# refuse any other key beside it. So only this key is written, and both are read.
 _WRITTEN_KEY = "rowIdHighWaterMark"
 _READ_KEYS = ("highWaterMark", _WRITTEN_KEY)
 
 
 def high_water_mark(domain: DomainMetadata | None, *, table: str) -> int:
-    """The highest row id that was ever given out.
+    """The highest row id that was ever assigned.
 
     Args:
-        domain: the table's domain `DOMAIN`; None where it has none.
+        domain: the table's domain `DOMAIN`; None if it has none.
         table: the table's location, for messages.
 
     Raises:
-        InvalidTableError: the domain holds no mark. Facts: domain.
+        InvalidTableError: the domain contains no mark. Facts: domain.
     """
     if domain is None:
         return NO_ROW_IDS
@@ -93,7 +90,7 @@ def high_water_mark(domain: DomainMetadata | None, *, table: str) -> int:
         configuration = None
     if isinstance(configuration, dict):
         found = [configuration.get(key) for key in _READ_KEYS]
-        # Each counts what some writer has given out, so that the higher one holds for all.
+        # Different writers may update different keys, so the higher mark counts.
         marks = [mark for mark in found if type(mark) is int]
         if marks:
             return max(marks)
@@ -106,20 +103,20 @@ def high_water_mark(domain: DomainMetadata | None, *, table: str) -> int:
 
 
 def high_water_mark_domain(mark: int) -> DomainMetadata:
-    """The domain that tells a high water mark."""
+    """Make the metadata domain for a high water mark."""
     return DomainMetadata(DOMAIN, json.dumps({_WRITTEN_KEY: mark}, separators=(",", ":")))
 
 
 def check_materialized_columns(properties: TableProperties, columns: Iterable[str]) -> None:
-    """Make sure that a table with row tracking enabled has its two hidden columns.
+    """Check that a table with row tracking enabled has names for its two hidden columns.
 
     Args:
         properties: the table's properties.
         columns: the names of its other columns, logical and physical.
 
     Raises:
-        InvalidTableError: a hidden column has no name, or one that another column has; or row
-            tracking is enabled and suspended at once.
+        InvalidTableError: a hidden column has no name, or the name of another column; or row tracking is
+            both enabled and suspended.
     """
     if not properties.row_tracking_enabled:
         return

@@ -1,7 +1,7 @@
-"""Walks over a whole schema, into structs, arrays and maps.
+"""Visit all fields and types of a schema, inside structs, arrays and maps.
 
-A place inside a schema is written as a path of names; the contents of an array are its ``element``,
-those of a map its ``key`` and ``value``, as in the protocol's ``fieldPath``.
+A `SchemaPath` is a path of names. The content of an array is its ``element``, that of a map its ``key`` and
+``value``, as in the protocol's ``fieldPath``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from airflow_delta.engine.model.schema import (
 __all__ = ["FieldChange", "SchemaPath", "all_fields", "all_types", "map_fields"]
 
 SchemaPath: TypeAlias = tuple[str, ...]
-"""Names from the top of the schema down to one place in it."""
+"""The names from the top of the schema down to one field or type."""
 
 FieldChange: TypeAlias = Callable[[StructField], StructField]
-"""Makes a new field of a field."""
+"""Makes a new field from a field."""
 
 
 def all_fields(schema: StructType) -> Iterator[tuple[SchemaPath, StructField]]:
-    """Every field at any depth with its path, parents before their children."""
+    """Every field at any depth with its path. Parents come before their children."""
     for path, data_type in all_types(schema):
         if isinstance(data_type, StructType):
             for field in data_type:
@@ -36,7 +36,7 @@ def all_fields(schema: StructType) -> Iterator[tuple[SchemaPath, StructField]]:
 
 
 def all_types(data_type: DataType, path: SchemaPath = ()) -> Iterator[tuple[SchemaPath, DataType]]:
-    """A type and every type inside it with its path, outer ones first."""
+    """A type, and every type inside it, with its path. Outer types come first."""
     yield path, data_type
     match data_type:
         case StructType():
@@ -52,11 +52,11 @@ def all_types(data_type: DataType, path: SchemaPath = ()) -> Iterator[tuple[Sche
 
 
 def map_fields(struct: StructType, change: FieldChange) -> StructType:
-    """The struct with each field at any depth changed, parents before their children.
+    """Change each field of a struct at any depth. Parents come before their children.
 
     Args:
         struct: a schema.
-        change: makes a new field of a field, whose type stays.
+        change: makes a new field from a field. The type of the new field is ignored.
     """
     return StructType(
         tuple(

@@ -1,11 +1,11 @@
-"""Which columns get statistics, by the table's properties.
+"""Decide which columns get statistics, by the table's properties.
 
-``delta.dataSkippingStatsColumns`` lists them by their logical names, in whatever case; one that holds
-others stands for all of them. Without it the first ones do, as many as
-``delta.dataSkippingNumIndexedCols`` says.
+``delta.dataSkippingStatsColumns`` lists the columns by their logical names; the case doesn't matter. A
+struct in the list stands for all columns inside it. Without the list, the first
+``delta.dataSkippingNumIndexedCols`` columns get statistics.
 
 The specification leaves statistics to writers. The rules for the list are those of the reference
-implementation, which refuses any later change of a table whose list breaks them.
+implementation, which refuses any change of a table whose list breaks them.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ _WITHOUT_BOUNDS: frozenset[DataType] = frozenset({BINARY, BOOLEAN, VARIANT, VOID
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Whether files can be skipped by the least and greatest values of a type."""
+    """Whether files can be skipped by the least and greatest values of columns of a type."""
     return not isinstance(data_type, (ArrayType, MapType)) and data_type not in _WITHOUT_BOUNDS
 
 
 def leaf_columns(schema: StructType) -> Mapping[SchemaPath, DataType]:
-    """The columns that hold values themselves, in order; arrays and maps count as such."""
+    """The columns that aren't structs, at any depth inside structs, in order."""
     return dict(_leaves(schema, ()))
 
 
 def columns_with_statistics(
     leaves: Mapping[SchemaPath, DataType], properties: TableProperties
 ) -> frozenset[SchemaPath]:
-    """Those of the columns that get statistics.
+    """The columns that get statistics.
 
     Args:
-        leaves: the table's columns, from `leaf_columns`, logical names.
+        leaves: the table's columns from `leaf_columns`, with logical names.
         properties: the table's properties.
 
     Raises:
-        InvalidTableError: their number isn't one, or their list isn't.
+        InvalidTableError: one of the two properties is malformed.
     """
     listed = properties.data_skipping_stats_columns
     if listed is None:
@@ -72,35 +72,35 @@ def columns_with_statistics(
 def check_statistics_columns(
     schema: StructType, partition_columns: Sequence[str], properties: TableProperties
 ) -> None:
-    """Make sure that the list, where there is one, names columns that can have statistics.
+    """Check that the list of columns, if there is one, only names columns that can have statistics.
 
     Args:
-        schema: the table's schema, logical names.
+        schema: the table's schema, with logical names.
         partition_columns: the table's partition columns.
         properties: the table's properties.
 
     Raises:
-        InvalidArgumentError: one isn't there, is there twice, is a partition column, or is or holds a
-            column without least and greatest values.
-        InvalidTableError: it isn't a list of names.
+        InvalidArgumentError: a column doesn't exist, is listed twice, is a partition column, or has (or
+            contains a column of) a type without least and greatest values.
+        InvalidTableError: the property isn't a list of names.
     """
     leaves = leaf_columns(schema)
     seen: set[SchemaPath] = set()
     for name in properties.data_skipping_stats_columns or ():
         inside = _inside(name, leaves)
-        shown = ".".join(name)
+        text = ".".join(name)
         if not inside:
             known = ", ".join(map(".".join, leaves))
-            problem = f"{shown!r} is no column of the table; those to choose from are {known}"
+            problem = f"{text!r} is no column of the table; possible columns are {known}"
         elif any(path[0] in partition_columns for path in inside):
-            problem = f"{shown!r} is a partition column, of which files hold no values"
+            problem = f"{text!r} is a partition column, which has no values in files"
         elif unfit := [path for path in inside if not has_bounds(leaves[path])]:
             problem = (
                 f"{'.'.join(unfit[0])!r} is of the type {leaves[unfit[0]]}, which has no least and "
                 "greatest values"
             )
         elif not seen.isdisjoint(inside):
-            problem = f"{shown!r} is listed twice"
+            problem = f"{text!r} is listed twice"
         else:
             seen.update(inside)
             continue
@@ -113,17 +113,17 @@ def check_statistics_columns(
 
 def _inside(name: SchemaPath, leaves: Mapping[SchemaPath, DataType]) -> list[SchemaPath]:
     """The columns that a listed name stands for."""
-    place = _lower(name)
-    return [path for path in leaves if _lower(path[: len(place)]) == place]
+    prefix = _lower(name)
+    return [path for path in leaves if _lower(path[: len(prefix)]) == prefix]
 
 
 def _leaves(struct: StructType, path: SchemaPath) -> Iterator[tuple[SchemaPath, DataType]]:
     for field in struct:
-        place = (*path, field.name)
+        inner = (*path, field.name)
         if isinstance(field.data_type, StructType):
-            yield from _leaves(field.data_type, place)
+            yield from _leaves(field.data_type, inner)
         else:
-            yield place, field.data_type
+            yield inner, field.data_type
 
 
 def _lower(path: SchemaPath) -> SchemaPath:

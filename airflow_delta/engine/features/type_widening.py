@@ -1,19 +1,19 @@
-"""Type widening: which changes of a column's type the engine can follow.
+"""Type widening: changes of a column's type that readers can follow.
 
-A table whose column types were widened keeps its older files; readers turn their values into the
-newer type. Each change is recorded in the metadata of the column's field, under
-``delta.typeChanges``, as ``fromType`` and ``toType`` (and ``fieldPath`` for the contents of arrays
-and maps). A change that is none of these would be read wrongly, so it must be refused:
+If a column's type is widened, its older files stay. Readers convert their values to the new type. Each
+change is recorded in the metadata of the column, under ``delta.typeChanges``, as ``fromType`` and
+``toType`` (and ``fieldPath`` for the contents of arrays and maps). Only these changes can be read
+correctly; others must be refused:
 
 * byte → short → int → long, and float → double, also in several steps;
 * byte, short and int → double;
-* an integer → a decimal with room for all its values: for byte at least 3 digits before the point,
-  short 5, int 10, long 20 (the final rule is 10 for the first three, but writers of the preview
-  went by each type);
-* decimal → decimal with no fewer digits before and behind the point;
+* an integer → a decimal that can hold all its values: with at least 3 digits before the point for byte, 5
+  for short, 10 for int, 20 for long (the final rule is 10 for the first three, but writers of the preview
+  used these);
+* decimal → decimal with no fewer digits before and after the point;
 * date → timestamp without time zone.
 
-The specification at hand doesn't have the feature; the rules are those of its later editions.
+The rules are those of later editions of the protocol.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def can_widen(old: DataType, new: DataType) -> bool:
 
 
 def unsupported_type_changes(schema: StructType, *, table: str) -> tuple[str, ...]:
-    """The recorded type changes that the engine can't follow, described for a message.
+    """The recorded type changes that readers can't follow, described for a message.
 
     Raises:
         InvalidTableError: a record of a change is malformed.
@@ -84,12 +84,12 @@ def unsupported_type_changes(schema: StructType, *, table: str) -> tuple[str, ..
 
 
 def changed_columns(schema: StructType) -> tuple[SchemaPath, ...]:
-    """The columns, at any depth, of which a change of type is recorded: files may have narrower ones."""
+    """The columns, at any depth, with recorded type changes. Files may have narrower types for them."""
     return tuple(path for path, field in all_fields(schema) if _TYPE_CHANGES in field.metadata)
 
 
 def without_type_changes(schema: StructType) -> StructType:
-    """The schema without the records, for a table all of whose files have the types of the schema."""
+    """The schema without the records, for a table whose files all have the types of the schema."""
 
     def _strip(field: StructField) -> StructField:
         kept = {key: value for key, value in field.metadata.items() if key != _TYPE_CHANGES}

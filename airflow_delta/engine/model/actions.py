@@ -1,13 +1,14 @@
-"""The actions of the log as frozen values: the whole vocabulary, to import from one place.
+"""The classes of all actions of the log, to import from one place.
 
-Spec: PROTOCOL.md, "Actions". One class per action, fields named as in the protocol but in snake
-case. ``from_json`` reads the object below the action's name (``{"txn": <this>}``), ignores fields
-the protocol doesn't know and raises `CorruptLogError` naming the field that is wrong; ``to_json``
-writes it back under the protocol's names, leaving out what has no value.
+There is one frozen class per action, with the protocol's field names in snake case. ``from_json`` reads the
+object below the action's name (``{"txn": <this>}``). It ignores unknown fields, and raises a
+`CorruptLogError` that names a wrong field. ``to_json`` writes the object under the protocol's names,
+without fields that have no value.
 
-The classes keep mappings as plain dicts, so that they can be pickled; treat them as read-only.
-What follows from the contents of an action (whether a protocol's versions and features fit
-together, say) is judged in ``features/``, not here.
+Mappings are plain dicts, so that actions can be pickled; treat them as read-only. ``features/`` checks
+whether the contents of actions contradict each other.
+
+PROTOCOL.md, "Actions".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Arguments of the wrong kind, refused where they come in.
+"""Check the types of users' arguments.
 
-Python doesn't ask what a caller hands over. What isn't of the kind that a signature says comes to light
-somewhere below, as an error that names neither the table nor the argument, or not before it is in the
-log. These checks say all of it: the argument, what was expected, and what was found.
+Python doesn't check them. Without these checks a wrong type would cause an error deep in the engine, which
+names neither the table nor the argument, or would even be written into the log. The errors name the
+argument, what was expected, and what was found.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ __all__ = [
     "wrong_argument",
 ]
 
-_SHOWN_CHARACTERS = 80
+_MAX_CHARACTERS = 80
 
 
 def wrong_argument(
     argument: str, expected: str, found: object, *, table: str | None = None
 ) -> InvalidArgumentError:
-    """The error for an argument that isn't what it should be.
+    """Make the error for a wrong argument.
 
     Args:
-        argument: its name, and the place in it.
+        argument: its name, perhaps with an index or key in it.
         expected: what it should be, such as ``"a text"``.
-        found: what it is.
-        table: the table's location, where it is known.
+        found: its value.
+        table: the table's location, if known.
     """
     return InvalidArgumentError(
-        f"{argument}: expected {expected}, found {_described(found)}", table=table
+        f"{argument}: expected {expected}, found {_describe(found)}", table=table
     )
 
 
@@ -48,14 +48,14 @@ def check_type(
     *,
     table: str | None = None,
 ) -> None:
-    """Make sure that an argument is of a type.
+    """Check that an argument is of a type.
 
     Args:
         argument: its name.
-        value: what was given.
+        value: its value.
         kind: the type.
-        expected: what to call the type.
-        table: the table's location, where it is known.
+        expected: the type, in words for messages.
+        table: the table's location, if known.
 
     Raises:
         InvalidArgumentError: it isn't.
@@ -67,7 +67,7 @@ def check_type(
 def check_text(
     argument: str, value: object, *, optional: bool = False, table: str | None = None
 ) -> None:
-    """Make sure that an argument is a text; or None, where it is optional.
+    """Check that an argument is a text, or None if it is optional.
 
     Raises:
         InvalidArgumentError: it isn't.
@@ -79,9 +79,7 @@ def check_text(
 
 
 def check_list(argument: str, value: object, expected: str, *, table: str | None = None) -> None:
-    """Make sure that an argument is a list, or something else that can be gone through.
-
-    A text could be gone through as well, letter by letter, and a mapping key by key; neither is meant.
+    """Check that an argument is a list or another iterable, but no text or mapping.
 
     Raises:
         InvalidArgumentError: it isn't.
@@ -93,10 +91,10 @@ def check_list(argument: str, value: object, expected: str, *, table: str | None
 def check_texts(
     argument: str, values: Iterable[str], expected: str, *, table: str | None = None
 ) -> tuple[str, ...]:
-    """The texts of a list.
+    """Check that an argument is a list of texts, and return them.
 
     Raises:
-        InvalidArgumentError: it is no list, or holds something else. See `check_list`.
+        InvalidArgumentError: it is no list, or contains something else. See `check_list`.
     """
     check_list(argument, values, expected, table=table)
     texts = tuple(values)
@@ -106,7 +104,7 @@ def check_texts(
 
 
 def check_mapping(argument: str, value: object, expected: str, *, table: str | None = None) -> None:
-    """Make sure that an argument is a mapping whose keys are texts.
+    """Check that an argument is a mapping whose keys are texts.
 
     Raises:
         InvalidArgumentError: it isn't.
@@ -116,10 +114,10 @@ def check_mapping(argument: str, value: object, expected: str, *, table: str | N
         check_text(f"the keys of {argument}", key, table=table)
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if value is None:
         return "None"
-    shown = " ".join(repr(value).split())
-    if len(shown) > _SHOWN_CHARACTERS:
-        shown = f"{shown[:_SHOWN_CHARACTERS]}…"
-    return f"the {type(value).__name__} {shown}"
+    text = " ".join(repr(value).split())
+    if len(text) > _MAX_CHARACTERS:
+        text = f"{text[:_MAX_CHARACTERS]}…"
+    return f"the {type(value).__name__} {text}"

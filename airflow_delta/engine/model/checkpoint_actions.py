@@ -1,6 +1,6 @@
-"""The actions that only V2 checkpoints hold: ``checkpointMetadata`` and ``sidecar``.
+"""The actions that only V2 checkpoints contain: ``checkpointMetadata`` and ``sidecar``.
 
-Spec: PROTOCOL.md, "Checkpoint Metadata" and "Sidecar File Information".
+PROTOCOL.md, "Checkpoint Metadata" and "Sidecar File Information".
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["CheckpointMetadata", "Sidecar"]
 
 @dataclass(frozen=True, slots=True)
 class Sidecar(JsonRecord):
-    """A file that holds file actions of a V2 checkpoint ("Sidecar File Information").
+    """A file with file actions of a V2 checkpoint ("Sidecar File Information").
 
     Attributes:
-        path: URI-encoded; as a rule just the name of a file in ``_delta_log/_sidecars``.
-        size_in_bytes: of the file.
-        modification_time: epoch ms.
-        tags: further metadata; None where the action has none.
+        path: the URI-encoded path; usually only the name of a file in ``_delta_log/_sidecars``.
+        size_in_bytes: the size of the file.
+        modification_time: in epoch ms.
+        tags: further metadata; None if the action has none.
     """
 
     path: str
@@ -39,7 +39,7 @@ class Sidecar(JsonRecord):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMetadata(JsonRecord):
-    """The version a V2 checkpoint stands for ("Checkpoint Metadata"), and tags of its writer."""
+    """The version of a V2 checkpoint ("Checkpoint Metadata"), and tags of its writer."""
 
     version: int
     tags: Mapping[str, str | None] | None = None

@@ -1,6 +1,6 @@
-"""Where a commit came from: the action ``commitInfo``.
+"""The action ``commitInfo``, the provenance of a commit. It is no part of a table's state.
 
-Spec: PROTOCOL.md, "Commit Provenance Information". It is no part of a table's state.
+PROTOCOL.md, "Commit Provenance Information".
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ def _tolerant_map(key: str) -> JsonField:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """Where a commit came from ("Commit Provenance Information").
+    """The provenance of a commit ("Commit Provenance Information").
 
-    Writers may store anything here, so reading never fails: a field of an unexpected type is None,
-    and `raw` has everything as it was written.
+    Writers may store anything here, so reading never fails. A field of an unexpected type is None, and
+    `raw` contains everything as it was written.
 
     Attributes:
-        version: of the commit; not part of the action, but known to whoever read the commit.
-        timestamp_ms: when it was made, epoch ms: the writer's clock. In a history the time that readers
-            go by; see `DeltaTable.history`.
-        operation: such as ``WRITE`` or ``MERGE``.
-        operation_parameters: by name; values of any JSON type.
-        operation_metrics: by name; values of any JSON type.
-        in_commit_timestamp_ms: the commit's timestamp by the In-Commit Timestamps feature, epoch ms.
+        version: the version of the commit, which isn't part of the action.
+        timestamp_ms: the time of the commit by the writer's clock, in epoch ms. In a history it is the time
+            that readers use; see `DeltaTable.history`.
+        operation: the name of the operation, such as ``WRITE`` or ``MERGE``.
+        operation_parameters: its parameters by name; values of any JSON type.
+        operation_metrics: its metrics by name; values of any JSON type.
+        in_commit_timestamp_ms: the in-commit timestamp, in epoch ms.
         engine_info: the program that wrote the commit.
-        txn_id: unique to the transaction.
-        read_version: the version the transaction had read.
-        isolation_level: the isolation the transaction ran under.
+        txn_id: a unique id of the transaction.
+        read_version: the version that the transaction read.
+        isolation_level: the isolation level of the transaction.
         is_blind_append: whether the transaction added files without reading any.
-        user_metadata: given by the user.
+        user_metadata: a text of the user.
         raw: the action as it was read.
     """
 
@@ -93,17 +93,17 @@ class CommitInfo:
 
     @property
     def timestamp(self) -> datetime | None:
-        """When it was made, in UTC; see `timestamp_ms`. None also for a number that is no time."""
+        """The time of the commit, in UTC; see `timestamp_ms`. None if the number is no valid time."""
         return utc_datetime(self.timestamp_ms)
 
     @property
     def in_commit_timestamp(self) -> datetime | None:
-        """The commit's timestamp by the In-Commit Timestamps feature, in UTC; see `timestamp`."""
+        """The in-commit timestamp, in UTC; see `timestamp`."""
         return utc_datetime(self.in_commit_timestamp_ms)
 
     @classmethod
     def from_json(cls, obj: Any, *, version: int) -> CommitInfo:
-        """Read the ``commitInfo`` of a version. Any JSON value will do; see the class."""
+        """Read the ``commitInfo`` of a version. Any JSON value is accepted; see the class."""
         raw: Mapping[str, Any] = obj if isinstance(obj, Mapping) else {}
         return cls(version=version, raw=raw, **read_fields(cls.log_fields, raw, "commitInfo"))
 
@@ -112,7 +112,7 @@ class CommitInfo:
         return {**self.raw, **write_fields(self.log_fields, self)}
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain JSON values: `raw` is left out, and times are ISO-8601 texts in UTC."""
+        """The fields as plain JSON values, without `raw`. Times are ISO-8601 texts in UTC."""
         return {
             "version": self.version,
             "timestamp": time_or_none(self.timestamp_ms),

@@ -1,7 +1,6 @@
-"""The descriptor of a deletion vector: where its bytes are, and how many rows it deletes.
+"""The descriptor of a deletion vector: where it is stored, and how many rows it deletes.
 
-Spec: PROTOCOL.md, "Deletion Vector Descriptor Schema". A descriptor sits in an ``add`` or
-``remove`` and says how to reach the vector, by `storage_type`:
+A descriptor is part of an ``add`` or ``remove``. Its `storage_type` says where the deletion vector is:
 
 ====  ==========================================================================
  u    in a file beside the table's data; ``path_or_inline_dv`` is an optional
@@ -10,8 +9,10 @@ Spec: PROTOCOL.md, "Deletion Vector Descriptor Schema". A descriptor sits in an 
  i    in the descriptor itself: ``path_or_inline_dv`` is the Z85-encoded vector
 ====  ==========================================================================
 
-The derived `unique_id` is the second half of a logical file's key (`path`, `unique_id`). Decoding
-the UUID, the file's name and the vector is the work of ``deletion_vectors/``.
+The derived `unique_id` is the second part of a logical file's key (`path`, `unique_id`).
+``deletion_vectors/`` decodes the UUID, the name of the file, and the deletion vector.
+
+PROTOCOL.md, "Deletion Vector Descriptor Schema".
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ __all__ = [
 ]
 
 RELATIVE_PATH = "u"
-"""Storage type of a vector in a file below the table, named by a UUID."""
+"""Storage type of a deletion vector in a file below the table, named by a UUID."""
 
 ABSOLUTE_PATH = "p"
-"""Storage type of a vector in a file at an absolute path."""
+"""Storage type of a deletion vector in a file at an absolute path."""
 
 INLINE = "i"
-"""Storage type of a vector in the log itself."""
+"""Storage type of a deletion vector in the log itself."""
 
 _STORAGE_TYPES = (RELATIVE_PATH, INLINE, ABSOLUTE_PATH)
 
@@ -66,10 +67,10 @@ class DeletionVectorDescriptor(JsonRecord):
     Attributes:
         storage_type: `RELATIVE_PATH`, `ABSOLUTE_PATH` or `INLINE`.
         path_or_inline_dv: as in the log (encoded).
-        offset: bytes from the start of the file to the vector's entry; None inline.
-        size_in_bytes: of the serialised vector, before any encoding.
-        cardinality: number of rows the vector deletes.
-        max_row_index: the largest deleted row index, where the writer recorded it.
+        offset: the offset of the deletion vector in the file, in bytes; None if it is inline.
+        size_in_bytes: the size of the serialised deletion vector, before any encoding.
+        cardinality: the number of rows that it deletes.
+        max_row_index: the largest deleted row index, if the writer recorded it.
     """
 
     storage_type: str
@@ -90,6 +91,6 @@ class DeletionVectorDescriptor(JsonRecord):
 
     @property
     def unique_id(self) -> str:
-        """The id that tells apart the vectors of one data file ("Derived Fields")."""
+        """The id that distinguishes the deletion vectors of one data file ("Derived Fields")."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"

@@ -1,12 +1,12 @@
-"""The actions of single files: ``add``, ``remove`` and ``cdc``.
+"""The file actions ``add``, ``remove`` and ``cdc``.
 
-Spec: PROTOCOL.md, "Add File and Remove File" and "Add CDC File". These classes are for the edges,
-where a transaction is handed the few files that a job has written. File actions in bulk never take
-this form: a table has millions of them, and they stay in Arrow tables (``arrow/action_schema.py``).
+These classes are only for the few files of one commit. All files of a table, which may be millions, stay in
+Arrow tables (``arrow/action_schema.py``).
 
-A logical file is a data file together with the deletion vector that hides some of its rows, so its
-key is the pair of `path` and the vector's ``unique_id``. A ``remove`` must repeat both as they
-stand in the ``add``, to the letter.
+A logical file is a data file together with a deletion vector for some of its rows. So its key is the pair
+of `path` and the deletion vector's ``unique_id``. A ``remove`` must repeat both exactly as in the ``add``.
+
+PROTOCOL.md, "Add File and Remove File" and "Add CDC File".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["AddCdcFile", "AddFile", "RemoveFile"]
 
 @dataclass(frozen=True, slots=True)
 class AddFile(JsonRecord):
-    """A logical file that joins the table ("Add File and Remove File").
+    """A logical file that is added to the table ("Add File and Remove File").
 
     Attributes:
         path: as in the log, URI-encoded; see `paths`.
@@ -77,16 +77,16 @@ class AddFile(JsonRecord):
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile(JsonRecord):
-    """A logical file that leaves the table ("Add File and Remove File").
+    """A logical file that is removed from the table ("Add File and Remove File").
 
-    A transaction needs only `path`, `data_change` and, where the file has one, `deletion_vector`. It
-    fills in the rest from the file's ``add``.
+    A transaction only needs `path`, `data_change` and, if the file has one, `deletion_vector`. It fills in
+    the rest from the file's ``add``.
 
     Attributes:
         path: as in the log, URI-encoded; the same text as in the file's ``add``.
         data_change: False where the action only rearranges data.
-        deletion_timestamp: epoch ms. In the log None counts as 0, long expired; a transaction
-            puts the time of its commit in its place.
+        deletion_timestamp: epoch ms. A transaction replaces None by the time of its commit; in the log None
+            means 0, which has long expired.
         extended_file_metadata: whether partition values, size and tags are present.
         partition_values: as in the ``add``.
         size: bytes.
@@ -148,5 +148,5 @@ class AddCdcFile(JsonRecord):
     )
 
     def to_json(self) -> dict[str, Any]:
-        """The object as the log holds it; ``dataChange`` is false by definition."""
+        """The object as in the log. ``dataChange`` is always false."""
         return {**write_fields(self.log_fields, self), "dataChange": False}

@@ -1,13 +1,12 @@
-"""Intervals in table properties: ``interval 30 days`` in, milliseconds out.
+"""Parse intervals in table properties, such as ``interval 30 days``, into milliseconds.
 
-Properties such as ``delta.logRetentionDuration`` hold a calendar interval as Spark writes it: pairs
-of a whole number and a unit, with or without ``interval`` in front, in any case::
+Properties such as ``delta.logRetentionDuration`` have a calendar interval as in Spark: pairs of a whole
+number and a unit, in any case, perhaps after the word ``interval``::
 
     interval 1 week        7 days        1 week 2 hours 30 minutes
 
-A retention period has to have one length, so months and years, whose length depends on the date,
-are refused, and so is what is negative on the whole. Parts below a millisecond count together and
-are cut off at the end.
+Months and years are refused, because their length depends on the date. Negative intervals are refused too.
+The sum is rounded down to milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MICROSECONDS: Mapping[str, int] = {
 _CALENDAR_UNITS = frozenset({"month", "year"})
 _MAX_MS = 2**63 - 1
 _MAX_DIGITS = 20
-_TOO_LONG = "it is longer than 64 bits of milliseconds can say"
+_TOO_LONG = "its milliseconds don't fit into 64 bits"
 _PART = re.compile(r"([+-]?\d+)\s+([a-z]+)(?:\s+|$)", re.ASCII)
 
 

@@ -1,15 +1,13 @@
-"""Read the fields of the log's JSON objects strictly, and say exactly where one is wrong.
+"""Read the fields of the log's JSON objects strictly, and report exactly where one is wrong.
 
-The protocol gives each field of an action a type (PROTOCOL.md, "Actions"). JSON parsers are more
-generous than that: Python reads ``true`` where a number belongs and compares it equal to 1. These
-readers accept a value just as the protocol types it, treat an explicit ``null`` like an absent
-field (writers differ in which one they use) and ignore fields they are not asked for ("Protocol
-Evolution": clients must ignore unrecognised fields).
+Each field of an action has a type. These readers only accept values of that type; for example ``true`` is
+no number. An explicit ``null`` means the same as a missing field, because writers use either. Other fields
+are ignored ("Protocol Evolution": clients must ignore unrecognised fields).
 
-``where`` names the object that is being read, such as ``commit 7, line 3: metaData``; a failure
-reads ``commit 7, line 3: metaData.id: expected a string, found the number 12``.
+``where`` names the object, such as ``commit 7, line 3: metaData``. A message is then
+``commit 7, line 3: metaData.id: expected a string, found the number 12``.
 
-`json_record` makes whole objects of such fields.
+`json_record` makes whole objects from such fields. PROTOCOL.md, "Actions".
 """
 
 from __future__ import annotations
@@ -36,11 +34,11 @@ T = TypeVar("T", str, int, bool)
 _INT64 = range(-(2**63), 2**63)
 _TYPE_NAMES: Mapping[type, str] = {str: "a string", int: "a 64-bit integer", bool: "true or false"}
 _STRING_MAP = "an object with string values"
-_SHOWN_CHARACTERS = 80
+_MAX_CHARACTERS = 80
 
 
 def required(obj: Mapping[str, Any], key: str, kind: type[T], where: str) -> T:
-    """The value of a field that must be there.
+    """The value of a required field.
 
     Args:
         obj: the JSON object.
@@ -58,7 +56,7 @@ def required(obj: Mapping[str, Any], key: str, kind: type[T], where: str) -> T:
 
 
 def optional(obj: Mapping[str, Any], key: str, kind: type[T], where: str) -> T | None:
-    """The value of a field that may be absent or null; None for both.
+    """The value of an optional field; None if it is missing or null.
 
     Raises:
         CorruptLogError: the value is of another type. Facts: where.
@@ -75,7 +73,7 @@ def optional(obj: Mapping[str, Any], key: str, kind: type[T], where: str) -> T |
 
 
 def optional_strings(obj: Mapping[str, Any], key: str, where: str) -> tuple[str, ...] | None:
-    """An array of strings, in order; None where it is absent or null.
+    """An array of strings, in order; None if it is missing or null.
 
     Raises:
         CorruptLogError: the value is no array of strings. Facts: where.
@@ -91,9 +89,7 @@ def optional_strings(obj: Mapping[str, Any], key: str, where: str) -> tuple[str,
 
 
 def string_map(obj: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
-    """A map of strings to strings; empty where it is absent or null.
-
-    An entry whose value is null sets nothing, and is left out.
+    """A map of strings to strings, without entries whose value is null; empty if it is missing or null.
 
     Raises:
         CorruptLogError: the value is no such map. Facts: where.
@@ -105,7 +101,7 @@ def string_map(obj: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
 def nullable_string_map(
     obj: Mapping[str, Any], key: str, where: str
 ) -> dict[str, str | None] | None:
-    """A map of strings to strings or nulls; None where the whole map is absent or null.
+    """A map of strings to strings or nulls; None if the map is missing or null.
 
     Raises:
         CorruptLogError: the value is no such map. Facts: where.
@@ -126,7 +122,7 @@ def nullable_string_map(
 
 
 def required_string_map(obj: Mapping[str, Any], key: str, where: str) -> dict[str, str | None]:
-    """A map of strings to strings or nulls that must be there.
+    """A required map of strings to strings or nulls.
 
     Raises:
         CorruptLogError: the value is missing, null or no such map. Facts: where.
@@ -138,7 +134,7 @@ def required_string_map(obj: Mapping[str, Any], key: str, where: str) -> dict[st
 
 
 def json_object(value: Any, where: str) -> Mapping[str, Any]:
-    """The value itself, where it is a JSON object.
+    """The value itself, if it is a JSON object.
 
     Raises:
         CorruptLogError: it is something else. Facts: where.
@@ -149,7 +145,7 @@ def json_object(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def is_text(value: str) -> bool:
-    """Whether a text is Unicode: JSON can escape half a surrogate pair, and UTF-8 can't hold one."""
+    """Whether a text can be encoded in UTF-8. JSON can escape half a surrogate pair, which can't."""
     if value.isascii():
         return True
     try:
@@ -174,21 +170,21 @@ def _missing(key: str, expected: str, where: str) -> CorruptLogError:
 
 
 def _wrong_type(value: Any, path: str, expected: str, where: str) -> CorruptLogError:
-    return CorruptLogError(f"{path}: expected {expected}, found {_described(value)}", where=where)
+    return CorruptLogError(f"{path}: expected {expected}, found {_describe(value)}", where=where)
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     if value is None:
         return "null"
     try:
-        shown = json.dumps(value, ensure_ascii=False, default=repr)
+        text = json.dumps(value, ensure_ascii=False, default=repr)
     except RecursionError:  # it could be parsed just so
         return "a value that is nested very deeply"
-    if len(shown) > _SHOWN_CHARACTERS:
-        shown = f"{shown[:_SHOWN_CHARACTERS]}…"
+    if len(text) > _MAX_CHARACTERS:
+        text = f"{text[:_MAX_CHARACTERS]}…"
     if isinstance(value, bool):
-        return shown
+        return text
     for kind, name in ((str, "string"), (int | float, "number"), (Mapping, "object")):
         if isinstance(value, kind):
-            return f"the {name} {shown}"
-    return f"the array {shown}" if isinstance(value, list | tuple) else shown
+            return f"the {name} {text}"
+    return f"the array {text}" if isinstance(value, list | tuple) else text

@@ -1,6 +1,6 @@
-"""`JsonRecord`: a frozen value that is an object of the log, told by a table of its fields.
+"""`JsonRecord`: a frozen dataclass for an object of the log, read and written by a table of its fields.
 
-A class lists its fields once, and both reading and writing follow from the list::
+A class lists its fields once::
 
     @dataclass(frozen=True, slots=True)
     class Txn(JsonRecord):
@@ -14,8 +14,7 @@ A class lists its fields once, and both reading and writing follow from the list
             last_updated=optional("lastUpdated", int),
         )
 
-Reading is as strict as `json_fields`, where the readers are. Writing leaves out what has no value:
-absent is how the log says null.
+Reading is strict, with the readers of `json_fields`. Fields without a value aren't written.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ class JsonField:
 
     Attributes:
         key: its name in the log.
-        read: gives its value of an object, a key, and a name for the object.
-        write: what the log holds for a value that isn't None; None: the value itself.
+        read: reads its value from an object, a key, and a name of the object for messages.
+        write: converts a value that isn't None for the log; None if no conversion is needed.
     """
 
     key: str
@@ -63,7 +62,7 @@ class JsonField:
 
 
 class JsonRecord:
-    """A frozen dataclass whose ``log_fields`` tell how the log holds it."""
+    """A frozen dataclass that ``log_fields`` maps to an object of the log."""
 
     __slots__ = ()
 
@@ -71,32 +70,31 @@ class JsonRecord:
 
     @classmethod
     def from_json(cls, obj: Any, where: str) -> Self:
-        """Read the object; fields that aren't known are ignored.
+        """Read the object. Unknown fields are ignored.
 
         Args:
-            obj: the object, as JSON has it.
-            where: what it is, for messages.
+            obj: the parsed JSON object.
+            where: a name of the object, for messages.
 
         Raises:
-            CorruptLogError: it is no object, or a field is missing or of the wrong type. Facts:
-                where.
+            CorruptLogError: this is no object, or a field is missing or of the wrong type. Facts: where.
         """
         make: Callable[..., Self] = cls
         return make(**read_fields(cls.log_fields, read.json_object(obj, where), where))
 
     def to_json(self) -> dict[str, Any]:
-        """The object as the log holds it."""
+        """The object as in the log."""
         return write_fields(self.log_fields, self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The object as plain JSON values: as the log holds it, under the protocol's names."""
+        """The object as plain JSON values: as in the log, under the protocol's names."""
         return self.to_json()
 
 
 def read_fields(
     table: Mapping[str, JsonField], obj: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """The values of an object's fields, by the names of the attributes.
+    """Read the values of an object's fields, by the names of the attributes.
 
     Raises:
         CorruptLogError: a field is missing or of the wrong type. Facts: where.
@@ -105,7 +103,7 @@ def read_fields(
 
 
 def write_fields(table: Mapping[str, JsonField], record: Any) -> dict[str, Any]:
-    """The fields of a record that have a value, by their names in the log."""
+    """Convert the fields of a record that have a value, by their names in the log."""
     written = {}
     for name, field in table.items():
         value = getattr(record, name)
@@ -115,32 +113,32 @@ def write_fields(table: Mapping[str, JsonField], record: Any) -> dict[str, Any]:
 
 
 def fields(**by_attribute: JsonField) -> Mapping[str, JsonField]:
-    """The fields of a record, by the names of its attributes, in the order they are written."""
+    """The fields of a record, by the names of its attributes, in the order in which they are written."""
     return MappingProxyType(by_attribute)
 
 
 def required(key: str, kind: type[T]) -> JsonField:
-    """A string, number or flag that must be there."""
+    """A required string, number or flag."""
     return JsonField(key, lambda obj, key, where: read.required(obj, key, kind, where))
 
 
 def optional(key: str, kind: type[T]) -> JsonField:
-    """A string, number or flag; None where there is none."""
+    """An optional string, number or flag."""
     return JsonField(key, lambda obj, key, where: read.optional(obj, key, kind, where))
 
 
 def required_map(key: str) -> JsonField:
-    """A map of strings to strings or nulls that must be there."""
+    """A required map of strings to strings or nulls."""
     return JsonField(key, read.required_string_map, dict)
 
 
 def optional_map(key: str) -> JsonField:
-    """A map of strings to strings or nulls; None where there is none."""
+    """An optional map of strings to strings or nulls."""
     return JsonField(key, read.nullable_string_map, dict)
 
 
 def nested(key: str, record: type[JsonRecord]) -> JsonField:
-    """An object in the object; None where there is none."""
+    """An optional object inside the object."""
 
     def _read(obj: Mapping[str, Any], key: str, where: str) -> JsonRecord | None:
         value = obj.get(key)

@@ -1,8 +1,8 @@
-"""`lazy_property`: computed when asked for, once, and kept.
+"""`lazy_property`: an attribute that is computed once, at its first use.
 
-Like `functools.cached_property`, whose lock up to Python 3.11 belongs to the class: of all instances only
-one is computed at a time, whatever the number of threads. What is computed in the engine is often read from
-a store behind a network, by several threads from as many files. So here the lock belongs to the instance.
+It is like `functools.cached_property`. But up to Python 3.11 that has one lock for all instances of a
+class, so that only one of them is computed at a time. In the engine several threads often read from a store
+at the same time. So here each instance has its own lock.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _Value = TypeVar("_Value")
 
 
 class lazy_property(Generic[_Value]):  # noqa: N801 - a decorator, as `property` is
-    """Turn a method without arguments into an attribute that is computed when first asked for.
+    """Turn a method without arguments into an attribute that is computed at its first use.
 
-    Threads that ask one instance at the same time wait for the first of them. What raises an error is
-    computed anew the next time. The class must not have ``__slots__``.
+    If several threads use it at the same time, one of them computes it, and the others wait. After an error
+    it is computed again at the next use. The class must not have ``__slots__``.
 
     Args:
         compute: the method.
@@ -48,6 +48,7 @@ class lazy_property(Generic[_Value]):  # noqa: N801 - a decorator, as `property`
                 if self._name not in known:
                     known[self._name] = self._compute(instance)
         finally:
-            # Whoever comes later finds the value before this method; and a lock can't be copied or pickled.
+            # Later uses find the value in the instance. The lock must go, because it can't be copied or
+            # pickled.
             known.pop(lock, None)
         return known[self._name]  # type: ignore[no-any-return]

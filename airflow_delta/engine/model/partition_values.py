@@ -1,7 +1,8 @@
-"""Partition values: the text in ``partitionValues``, and the typed value it stands for.
+"""Convert partition values between the text in ``partitionValues`` and typed Python values.
 
-Spec: PROTOCOL.md, "Partition Value Serialization". Every value is text or null, and empty text is
-null for every type, strings included. The Python values are:
+Empty text is null for every type, even for strings. A text that is no value of its type is an error: null
+would silently move the rows of the file into another partition. One value has several texts, so values are
+compared typed.
 
 ===============  =====================  ============================================
  type             value                  text
@@ -17,19 +18,10 @@ null for every type, strings included. The Python values are:
  binary           bytes                  the text whose UTF-8 bytes they are
 ===============  =====================  ============================================
 
-A timestamp's text holds no time zone, "due to historical reasons"; it is read, and written, as UTC.
-Text with a zone (``1970-01-01T00:00:00.123456Z``, as newer writers have it) is exact, and read as
-such. One value has many texts, so values are compared typed, never as text.
+A timestamp without a time zone is in UTC. Newer writers add a zone, as in ``1970-01-01T00:00:00.123456Z``.
+``__HIVE_DEFAULT_PARTITION__`` only means null in directory names; here it is an ordinary string.
 
-The specification's one example of a binary value leaves open what bytes beyond ASCII become. Delta
-Spark and both kernels take the UTF-8 bytes of the text, and so does this module. Bytes that aren't
-UTF-8 have no text, and are refused.
-
-``__HIVE_DEFAULT_PARTITION__`` stands for null in directory names only. In ``partitionValues`` of a log
-it is read as a string like any other, and for other types is no value; our commits never hold it.
-
-A text that is no value of its type raises rather than becoming null: a null would silently put the
-file's rows into another partition.
+PROTOCOL.md, "Partition Value Serialization".
 """
 
 from __future__ import annotations
@@ -73,11 +65,11 @@ _EXACT = Context(prec=38, traps=[Inexact, InvalidOperation])
 
 
 def parse_partition_value(text: str | None, data_type: DataType) -> PartitionValue | None:
-    """The value that a text of ``partitionValues`` stands for; None for null and for "".
+    """Parse a text of ``partitionValues``; None for null and for "".
 
     Raises:
-        InvalidTableError: the text is no value of the type (the message has both), or the type is
-            none that a table can be partitioned by. Facts: value, type.
+        InvalidTableError: the text is no value of the type, or the type is none by which a table can be
+            partitioned. Facts: value, type.
     """
     if text is None or text == "":
         return None
@@ -100,14 +92,11 @@ def parse_partition_value(text: str | None, data_type: DataType) -> PartitionVal
 
 
 def serialize_partition_value(value: PartitionValue | None, data_type: DataType) -> str | None:
-    """The text of a value for ``partitionValues``.
-
-    Null stays None, and so does what would be written as empty text, since that means null.
+    """Write a value as text for ``partitionValues``; None for null and for values with an empty text.
 
     Raises:
-        InvalidArgumentError: the value is none of the type: of another Python type, out of its
-            range, or a datetime with a time zone where there must be none (or the reverse). Facts:
-            value, type.
+        InvalidArgumentError: the value isn't of the type: it has another Python type, is out of range, or
+            is a datetime that has a time zone but must have none, or the reverse. Facts: value, type.
     """
     if value is None:
         return None
@@ -202,6 +191,7 @@ def _offset(zone: str | None) -> timedelta:
 
 
 def _parse_binary(text: str) -> bytes:
+    # The specification doesn't define bytes beyond ASCII. Delta Spark and both kernels use UTF-8.
     return text.encode()  # half of a surrogate pair, which JSON can escape, raises a ValueError
 
 
@@ -348,5 +338,5 @@ _EXPECTED: Mapping[str, str] = {
 }
 
 _WRITTEN_ONLY: Mapping[str, str] = {
-    "binary": "; expected bytes that are UTF-8: the log holds their text, and others have none",
+    "binary": "; expected bytes in UTF-8, because the log contains them as text",
 }

@@ -1,4 +1,4 @@
-"""Values as plain JSON: what ``to_dict()`` of the engine's results is made of."""
+"""Convert values to plain JSON values, for ``to_dict()`` of the engine's results."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ __all__ = ["plain", "time_or_none"]
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: texts, numbers that JSON knows, booleans, None, lists and dicts.
+    """Convert a value to texts, finite numbers, booleans, None, lists and dicts.
 
     Args:
-        value: a plain value, or one of those that results hold beside them: a mapping, a list, a set, an
-            enumeration's member, a datetime, or an object with ``to_dict``. A number that JSON lacks (NaN,
-            the infinities) becomes its text, as does what is none of these.
+        value: a plain value, a mapping, a list, a set, an enumeration's member, a datetime, or an object
+            with ``to_dict``. NaN, the infinities and other objects become texts.
     """
     match value:
         case None | bool() | str():
@@ -47,5 +46,5 @@ def plain(value: Any) -> Any:
 
 
 def time_or_none(timestamp_ms: int | None) -> str | None:
-    """A point in time in epoch milliseconds as ISO-8601 in UTC; None where there is none."""
+    """A time in epoch milliseconds as ISO-8601 in UTC; None for None."""
     return None if timestamp_ms is None else utc_text(timestamp_ms)

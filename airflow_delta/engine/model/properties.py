@@ -1,11 +1,10 @@
-"""The ``delta.*`` properties of a table, typed, with their defaults.
+"""`TableProperties`: the ``delta.*`` properties of a table, typed, with their defaults.
 
-Spec: PROTOCOL.md, "Change Metadata" (``configuration``), and the section of each feature that a
-property belongs to; the defaults of what the specification leaves to writers are those of the
-reference implementation. The names are case-sensitive, the values are text.
+Names are case-sensitive, values are text. A value is only parsed when it is used: a malformed retention
+must stop a vacuum, but no reader. Other keys of the configuration belong to users (see `raw`).
 
-A value is judged when it is asked for, not before: a malformed retention must stop a vacuum, but no
-reader. Other keys of the configuration belong to users, and are left alone (see `raw`).
+PROTOCOL.md, "Change Metadata" (``configuration``), and the section of each property's feature. Defaults
+that the specification leaves open are those of the reference implementation.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ CODECS = ("uncompressed", "none", "snappy", "gzip", "lzo", "brotli", "lz4", "lz4
 """The values of ``delta.parquet.compression.codec``, which are Spark's names."""
 
 CONSTRAINT_PREFIX = "delta.constraints."
-"""What the names of CHECK constraints begin with in the configuration."""
+"""The prefix of CHECK constraints' names in the configuration."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -36,7 +35,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "delta.isolationLevel": ("Serializable", "WriteSerializable", "SnapshotIsolation"),
     }
 )
-"""The values of each property that is one of a few, the default first; their case doesn't matter."""
+"""The possible values of properties with few values. The default comes first. The case doesn't matter."""
 
 _T = TypeVar("_T")
 
@@ -51,10 +50,10 @@ _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """The configuration of a table, read through types.
+    """The configuration of a table, with typed properties.
 
-    Every property raises `InvalidTableError` where the table holds a value that it can't have; the
-    error's facts are ``property`` and ``value``.
+    Every property raises `InvalidTableError` if the table has an invalid value for it. The error's facts
+    are ``property`` and ``value``.
 
     Attributes:
         raw: the whole ``metaData.configuration``, as in the log.
@@ -65,11 +64,11 @@ class TableProperties:
     table: str
 
     def to_dict(self) -> dict[str, str]:
-        """The whole configuration as plain JSON values: as it is in the log."""
+        """The whole configuration, as in the log."""
         return dict(self.raw)
 
     def flag(self, name: str) -> bool:
-        """Whether a property that is ``true`` or ``false`` is true; false where it isn't set."""
+        """Whether a property is ``true``; false unless set."""
         return self._boolean(name, default=False)
 
     # Log and retention
@@ -86,12 +85,12 @@ class TableProperties:
 
     @property
     def write_stats_as_json(self) -> bool:
-        """Whether checkpoints hold statistics as JSON text (``stats``); true unless set."""
+        """Whether checkpoints contain statistics as JSON text (``stats``); true unless set."""
         return self._boolean("delta.checkpoint.writeStatsAsJson", default=True)
 
     @property
     def write_stats_as_struct(self) -> bool:
-        """Whether checkpoints hold statistics as a struct (``stats_parsed``); false unless set."""
+        """Whether checkpoints contain statistics as a struct (``stats_parsed``); false unless set."""
         return self.flag("delta.checkpoint.writeStatsAsStruct")
 
     @property
@@ -101,7 +100,7 @@ class TableProperties:
 
     @property
     def enable_expired_log_cleanup(self) -> bool:
-        """Whether metadata cleanup is wanted at all; true unless set."""
+        """Whether metadata cleanup is on; true unless set."""
         return self._boolean("delta.enableExpiredLogCleanup", default=True)
 
     @property
@@ -116,7 +115,7 @@ class TableProperties:
 
     @property
     def drop_feature_truncate_history_retention_ms(self) -> int:
-        """What history is kept when dropping a feature truncates it; 24 hours unless set."""
+        """How much history is kept when dropping a feature truncates it; 24 hours unless set."""
         return self._interval("delta.dropFeatureTruncateHistory.retentionDuration", _DAY_MS)
 
     @property
@@ -129,15 +128,15 @@ class TableProperties:
 
     @property
     def in_commit_timestamps_enabled(self) -> bool:
-        """Whether commits carry in-commit timestamps; needs the feature ``inCommitTimestamp``."""
+        """Whether commits have in-commit timestamps, if the table has the feature ``inCommitTimestamp``."""
         return self.flag("delta.enableInCommitTimestamps")
 
     @property
     def in_commit_timestamp_enablement(self) -> tuple[int, int] | None:
         """Version and timestamp (epoch ms) at which in-commit timestamps were turned on.
 
-        None where they were on from the first version, or are off. One without the other is an
-        error: the history could not be searched.
+        None if they were on from the first version, or are off. One without the other is an error, because
+        the history couldn't be searched.
         """
         names = (
             "delta.inCommitTimestampEnablementVersion",
@@ -149,7 +148,7 @@ class TableProperties:
         if version is None or timestamp is None:
             missing, there = names if version is None else reversed(names)
             raise InvalidTableError(
-                f"table property {there} is set but {missing} is not; both are needed to tell "
+                f"table property {there} is set but {missing} is not; both are needed to know "
                 "which versions have in-commit timestamps, so set both or remove both",
                 table=self.table,
                 property=missing,
@@ -159,12 +158,12 @@ class TableProperties:
 
     @property
     def commit_owner(self) -> str | None:
-        """The name of the commit owner of a table with managed commits; None without one."""
+        """The name of the commit owner; None if the table has none."""
         return self.raw.get("delta.managedCommit.commitOwner")
 
     @property
     def commit_owner_conf(self) -> Mapping[str, str]:
-        """What the commit owner needs to find the table: a JSON object of strings; may be empty."""
+        """The commit owner's configuration for the table, by which it finds the table; may be empty."""
         name = "delta.managedCommit.commitOwnerConf"
         return self._read(name, _string_map, "a JSON object of strings", {})
 
@@ -191,7 +190,7 @@ class TableProperties:
 
     @property
     def data_skipping_num_indexed_cols(self) -> int:
-        """How many leaf columns get statistics, from the first; -1 means all; 32 unless set."""
+        """How many of the first leaf columns get statistics; -1 for all; 32 unless set."""
         return self._integer("delta.dataSkippingNumIndexedCols", 32, minimum=-1, maximum=_MAX_INT)
 
     @property
@@ -232,12 +231,12 @@ class TableProperties:
 
     @property
     def column_mapping_max_column_id(self) -> int | None:
-        """The largest column id the table ever gave out; None before column mapping."""
+        """The largest column id that was ever assigned; None before column mapping."""
         return self._optional("delta.columnMapping.maxColumnId", _whole_number, "an integer")
 
     @property
     def deletion_vectors_enabled(self) -> bool:
-        """Whether writers may create deletion vectors; false unless set. Readers don't ask."""
+        """Whether writers may create deletion vectors; false unless set. It doesn't matter to readers."""
         return self.flag("delta.enableDeletionVectors")
 
     @property
@@ -247,22 +246,22 @@ class TableProperties:
 
     @property
     def row_tracking_enabled(self) -> bool:
-        """Whether row ids can be relied upon; false unless set."""
+        """Whether all rows have row ids; false unless set."""
         return self.flag("delta.enableRowTracking")
 
     @property
     def row_tracking_suspended(self) -> bool:
-        """Whether no row ids are given out, though the table supports them; false unless set."""
+        """Whether no row ids are assigned, though the table supports them; false unless set."""
         return self.flag("delta.rowTrackingSuspended")
 
     @property
     def row_id_column_name(self) -> str | None:
-        """The hidden column of materialised row ids in data files; None without one."""
+        """The name of the hidden column of materialised row ids in data files; None if there is none."""
         return self.raw.get("delta.rowTracking.materializedRowIdColumnName")
 
     @property
     def row_commit_version_column_name(self) -> str | None:
-        """The hidden column of materialised row commit versions; None without one."""
+        """The name of the hidden column of materialised row commit versions; None if there is none."""
         return self.raw.get("delta.rowTracking.materializedRowCommitVersionColumnName")
 
     @property

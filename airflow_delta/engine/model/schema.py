@@ -1,15 +1,15 @@
 """The types of a table's columns, as a tree of frozen values.
 
-Spec: PROTOCOL.md, "Schema Serialization Format". The tree is closed: a `DataType` is primitive,
-decimal, struct, array or map, so that ``match`` over it can be exhaustive. Decimals stand apart
-from the other primitives because they have parameters. A table's schema is a `StructType`.
+A `DataType` is primitive, decimal, struct, array or map, so that ``match`` over it can be exhaustive.
+Decimals are apart from the other primitive types because they have parameters. A table's schema is a
+`StructType`.
 
-A tree can't be built wrong: a struct has no two columns whose names differ in case alone, because
-engines look names up regardless of case; a decimal has 1 to 38 digits, no more of them behind the
-point than there are.
+The classes refuse invalid trees: structs with two names that only differ in case, because engines ignore
+the case; and decimals with impossible numbers of digits.
 
-Reading and writing the JSON form is the work of `schema_json`; Arrow's types are made in
-``arrow/types.py``.
+`schema_json` reads and writes the JSON form. ``arrow/types.py`` makes Arrow's types.
+
+PROTOCOL.md, "Schema Serialization Format".
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MAX_DECIMAL_PRECISION = 38
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
-    """A type without parameters, by the name it has in the schema's JSON; see the constants."""
+    """A type without parameters, by its name in the schema's JSON; see the constants."""
 
     name: str
 
@@ -62,7 +62,7 @@ class PrimitiveType:
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
-    """An exact number of ``precision`` digits, ``scale`` of them behind the point.
+    """An exact number of ``precision`` digits, ``scale`` of them after the point.
 
     Raises:
         InvalidTableError: not 1 <= precision <= 38, or not 0 <= scale <= precision.
@@ -157,12 +157,12 @@ class StructType:
         return tuple(column.name for column in self.fields)
 
     def field(self, name: str) -> StructField | None:
-        """The column of exactly this name; None where there is none."""
+        """The column of exactly this name; None if there is none."""
         return self._by_name.get(name)
 
     def to_dict(self) -> dict[str, Any]:
-        """The schema as plain JSON values: what ``metaData.schemaString`` is the text of."""
-        # Not at the top: that module needs this one.
+        """The schema as plain JSON values, as in ``metaData.schemaString``."""
+        # Not at the top: that module imports this one.
         from airflow_delta.engine.model.schema_json import struct_to_json
 
         return struct_to_json(self)
@@ -178,7 +178,7 @@ class StructType:
 
 
 DataType: TypeAlias = "PrimitiveType | DecimalType | StructType | ArrayType | MapType"
-"""Any type a column, element, key or value can have."""
+"""The type of a column, element, key or value."""
 
 STRING = PrimitiveType("string")
 LONG = PrimitiveType("long")
@@ -214,5 +214,4 @@ PRIMITIVE_TYPES: Mapping[str, PrimitiveType] = {
         VARIANT,
     )
 }
-"""Every primitive type by its name in JSON. ``variant`` is known by name only: its values need a
-table feature."""
+"""Every primitive type by its name in JSON. Of ``variant`` only the name is known."""

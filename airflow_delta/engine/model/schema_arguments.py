@@ -1,7 +1,7 @@
-"""Schemas that callers have put together: types where types belong, and metadata that JSON has.
+"""Check schemas from users: their types, and that JSON can hold their metadata.
 
-The classes of `schema` take what they are given. So do the writers of JSON, in part: a key that is a
-number becomes a text, and a number that is none a word that isn't JSON.
+The classes of `schema` don't check the types of their fields. Nor does Python's JSON writer: it writes
+numeric keys as texts, and NaN as a word that isn't JSON.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from airflow_delta.engine.model.schema import (
 
 __all__ = ["check_data_type", "check_fields"]
 
-_JSON = "what JSON has, such as a text, a finite number, or a list or dict of these"
+_JSON = "a JSON value, such as a text, a finite number, or a list or dict of these"
 _TYPES = "a type of airflow_delta.engine.model.schema, such as LONG"
 
 
 def check_data_type(argument: str, data_type: object, *, table: str | None = None) -> None:
-    """Make sure that an argument is a type, through and through.
+    """Check that an argument, and everything inside it, is a type.
 
     Args:
         argument: its name.
-        data_type: what was given.
-        table: the table's location, where it is known.
+        data_type: its value.
+        table: the table's location, if known.
 
     Raises:
-        InvalidArgumentError: it isn't, or a type inside it isn't; see `check_fields`.
+        InvalidArgumentError: it isn't, or something inside it isn't; see `check_fields`.
     """
     match data_type:
         case PrimitiveType() | DecimalType():
@@ -60,39 +60,38 @@ def check_data_type(argument: str, data_type: object, *, table: str | None = Non
 def check_fields(
     argument: str, fields: Iterable[StructField], *, table: str | None = None
 ) -> tuple[StructField, ...]:
-    """Make sure that an argument is a list of columns.
+    """Check that an argument is a list of columns.
 
     Args:
         argument: its name.
-        fields: what was given.
-        table: the table's location, where it is known.
+        fields: its value.
+        table: the table's location, if known.
 
     Returns:
         The columns.
 
     Raises:
-        InvalidArgumentError: it isn't; a name is no text, a type no type, the nullability neither true
-            nor false; or the metadata of one have a key that is no text, or a value that JSON doesn't
-            have.
+        InvalidArgumentError: it isn't; a name isn't a text, a type isn't a type, or the nullability isn't a
+            bool; or the metadata of a column have a key that isn't a text, or a value that JSON can't hold.
     """
     check_list(argument, fields, "a list of StructFields", table=table)
     columns = tuple(fields)
     for number, field in enumerate(columns):
         check_type(f"{argument}[{number}]", field, StructField, "a StructField", table=table)
         check_text(f"{argument}[{number}].name", field.name, table=table)
-        place = f"{argument}.{field.name}"
-        check_type(f"{place}.nullable", field.nullable, bool, "True or False", table=table)
-        check_mapping(f"{place}.metadata", field.metadata, "a mapping of texts", table=table)
+        column = f"{argument}.{field.name}"
+        check_type(f"{column}.nullable", field.nullable, bool, "True or False", table=table)
+        check_mapping(f"{column}.metadata", field.metadata, "a mapping of texts", table=table)
         for key, value in field.metadata.items():
             if not _is_json(value):
-                entry = f"{place}.metadata[{key!r}]"
+                entry = f"{column}.metadata[{key!r}]"
                 raise wrong_argument(entry, _JSON, value, table=table)
-        check_data_type(place, field.data_type, table=table)
+        check_data_type(column, field.data_type, table=table)
     return columns
 
 
 def _is_json(value: Any) -> bool:
-    """Whether JSON has a value, and gives it back as it was."""
+    """Whether JSON can hold a value, so that it is read back unchanged."""
     match value:
         case dict():
             return all(type(key) is str and _is_json(item) for key, item in value.items())

@@ -1,12 +1,8 @@
-"""The JSON form of a schema: `parse_schema` and its inverse `schema_to_json`.
+"""Read and write the JSON form of a schema: `parse_schema` and its inverse `schema_to_json`.
 
-Spec: PROTOCOL.md, "Schema Serialization Format". ``metaData.schemaString`` is JSON text inside the
-log's JSON; a type in it is a name (``"long"``, ``"decimal(10,2)"``) or an object (``struct``,
-``array``, ``map``). Nothing is lost on the way: a column's metadata is kept value for value, and
-parsing what was written gives an equal tree.
-
-Names that writers have used for one and the same type are understood, and written back under the
-usual one:
+``metaData.schemaString`` is JSON text. A type in it is a name (``"long"``, ``"decimal(10,2)"``) or an
+object (``struct``, ``array``, ``map``). The metadata of columns stay unchanged. These other names of types
+are read too, and written back as the usual ones:
 
 ==============================  =================
  ``null`` (early Spark)          ``void``
@@ -15,8 +11,10 @@ usual one:
  ``decimal``                     ``decimal(10,0)``
 ==============================  =================
 
-A column without ``metadata`` has none, as in the reference implementation. Everything else that is
-missing, or of another kind than the specification says, is an error.
+A column may lack ``metadata``, as in the reference implementation. Anything else that is missing, or of the
+wrong type, is an error.
+
+PROTOCOL.md, "Schema Serialization Format".
 """
 
 from __future__ import annotations
@@ -56,22 +54,22 @@ _ALIASES: Mapping[str, DataType] = {
     "timestamp_ltz": TIMESTAMP,
     "decimal": DecimalType(10, 0),
 }
-_SHOWN_CHARACTERS = 80
+_MAX_CHARACTERS = 80
 _DEEPEST = 200
-"""Levels of JSON: a struct in a struct adds three. What walks a schema recurses, and must have room."""
+"""The maximum depth of JSON, to which a struct in a struct adds three. Functions over schemas are
+recursive, and must not overflow the stack."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,9})\s*,\s*(-?\d{1,9})\s*\)", re.ASCII)
 
 
 def parse_schema(text: str | None, where: str) -> StructType:
-    """The schema that a ``schemaString`` describes.
+    """Parse a ``schemaString``.
 
     Args:
-        text: the JSON text; None, as in a ``metaData`` without it, is a schema without columns.
-        where: what the text belongs to, for the message.
+        text: the JSON text; None, if the ``metaData`` has none, for a schema without columns.
+        where: a name of the object with the text, for messages.
 
     Raises:
-        InvalidTableError: the text is no JSON, or no schema. The message names the column. Facts:
-            where.
+        InvalidTableError: the text is no JSON, or no schema. The message names the column. Facts: where.
     """
     if text is None:
         return StructType()
@@ -96,16 +94,16 @@ def parse_schema(text: str | None, where: str) -> StructType:
 
 
 def schema_to_json(schema: StructType) -> str:
-    """The ``schemaString`` of a schema: compact JSON, keys in the order of the specification."""
+    """Write the ``schemaString`` of a schema: compact JSON, with keys in the order of the specification."""
     return json.dumps(data_type_to_json(schema), separators=(",", ":"), ensure_ascii=False)
 
 
 def data_type_from_json(value: Any, *, path: str = "schema") -> DataType:
-    """The type that a parsed JSON value describes, as in a field's ``type``.
+    """Convert a parsed JSON value, such as a field's ``type``, to a type.
 
     Args:
         value: a type's name, or the object of a struct, array or map.
-        path: where in the schema the value stands, for the message.
+        path: the position of the value in the schema, for messages.
 
     Raises:
         InvalidTableError: the value describes no type of the protocol.
@@ -129,17 +127,17 @@ def data_type_from_json(value: Any, *, path: str = "schema") -> DataType:
                 )
     raise InvalidTableError(
         f"{path}: expected a type's name, or an object of type struct, array or map, "
-        f"found {_shown(value)}"
+        f"found {_excerpt(value)}"
     )
 
 
 def struct_to_json(struct: StructType) -> dict[str, Any]:
-    """The JSON value of a schema, or of a column that groups others."""
+    """Convert a struct to its JSON value."""
     return {"type": "struct", "fields": [_field_to_json(column) for column in struct.fields]}
 
 
 def data_type_to_json(data_type: DataType) -> str | dict[str, Any]:
-    """The JSON value of a type: the inverse of `data_type_from_json`."""
+    """Convert a type to its JSON value: the inverse of `data_type_from_json`."""
     match data_type:
         case StructType():
             return struct_to_json(data_type)
@@ -181,7 +179,7 @@ def _named_type(name: str, path: str) -> DataType:
     decimal = _DECIMAL.fullmatch(name)
     if decimal is None:
         raise InvalidTableError(
-            f"{path}: {_shown(name)} is no type of the Delta protocol; it knows "
+            f"{path}: {_excerpt(name)} is no type of the Delta protocol; it knows "
             f"{', '.join(PRIMITIVE_TYPES)} and decimal(precision,scale)"
         )
     try:
@@ -193,7 +191,7 @@ def _named_type(name: str, path: str) -> DataType:
 def _struct(value: Mapping[str, Any], path: str) -> StructType:
     fields = _key(value, "fields", path)
     if not isinstance(fields, list):
-        raise InvalidTableError(f"{path}.fields: expected an array, found {_shown(fields)}")
+        raise InvalidTableError(f"{path}.fields: expected an array, found {_excerpt(fields)}")
     columns = tuple(_field(item, f"{path}.fields[{index}]") for index, item in enumerate(fields))
     try:
         return StructType(columns)
@@ -203,10 +201,10 @@ def _struct(value: Mapping[str, Any], path: str) -> StructType:
 
 def _field(value: Any, path: str) -> StructField:
     if not isinstance(value, Mapping):
-        raise InvalidTableError(f"{path}: expected an object, found {_shown(value)}")
+        raise InvalidTableError(f"{path}: expected an object, found {_excerpt(value)}")
     name = _key(value, "name", path)
     if not isinstance(name, str):
-        raise InvalidTableError(f"{path}.name: expected a string, found {_shown(name)}")
+        raise InvalidTableError(f"{path}.name: expected a string, found {_excerpt(name)}")
     if not is_text(name):
         raise InvalidTableError(
             f"{path}.name: {name!r} has half a surrogate pair, which is no character"
@@ -214,7 +212,7 @@ def _field(value: Any, path: str) -> StructField:
     path = f"{path} {name!r}"
     metadata = value.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        raise InvalidTableError(f"{path}.metadata: expected an object, found {_shown(metadata)}")
+        raise InvalidTableError(f"{path}.metadata: expected an object, found {_excerpt(metadata)}")
     return StructField(
         name=name,
         data_type=data_type_from_json(_key(value, "type", path), path=path),
@@ -241,15 +239,15 @@ def _key(value: Mapping[str, Any], key: str, path: str) -> Any:
 def _flag(value: Mapping[str, Any], key: str, path: str) -> bool:
     flag = _key(value, key, path)
     if not isinstance(flag, bool):
-        raise InvalidTableError(f"{path}.{key}: expected true or false, found {_shown(flag)}")
+        raise InvalidTableError(f"{path}.{key}: expected true or false, found {_excerpt(flag)}")
     return flag
 
 
-def _shown(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
+def _excerpt(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    # Python reads NaN and Infinity, which are no JSON.
+    # Python reads NaN and Infinity, which aren't JSON.
     raise ValueError(f"{name} is no JSON value")

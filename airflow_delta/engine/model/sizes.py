@@ -18,7 +18,7 @@ def size_text(size: int) -> str:
     exact = f"{size:,} byte{'' if size == 1 else 's'}"
     scaled, name = float(size), ""
     for unit in _UNITS:
-        # What would be shown as 1024.0 of a unit is 1.0 of the next.
+        # A size that rounds to 1024.0 of a unit is written as 1.0 of the next.
         if round(scaled, 1) < 1024:
             break
         scaled, name = scaled / 1024, unit

@@ -1,6 +1,6 @@
-"""Column names as SQL writes them: parts between dots, odd ones in backticks.
+"""Read and write column names as in SQL: parts separated by dots, in backticks if needed.
 
-Table properties that list columns, such as ``delta.dataSkippingStatsColumns``, hold them like this.
+Table properties that list columns, such as ``delta.dataSkippingStatsColumns``, contain such names.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from airflow_delta.engine.errors import InvalidTableError
 __all__ = ["split_names", "sql_name"]
 
 _PLAIN = re.compile(r"(?!\d+$)\w+", re.ASCII)
-# Letters of any script: some engines take them without backticks, and nothing else is meant by them.
+# Letters of any script: some engines write them without backticks, and they are unambiguous.
 _PART = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>\w+))\s*(?P<end>[.,]|$)")
 
 
 def split_names(text: str) -> list[tuple[str, ...]]:
-    """SQL names between commas, as in ``a, b.c, `d,e` ``; each is a tuple of its parts.
+    """Parse SQL names that are separated by commas, as in ``a, b.c, `d,e` ``, into tuples of their parts.
 
     Args:
-        text: the names; blank for none.
+        text: the names; may be blank.
 
     Raises:
         InvalidTableError: a part is missing, its backtick isn't closed, or it has characters that need
@@ -29,15 +29,16 @@ def split_names(text: str) -> list[tuple[str, ...]]:
     """
     names: list[tuple[str, ...]] = []
     parts: list[str] = []
-    place, end = 0, "" if not text.strip() else ","
+    offset, end = 0, "" if not text.strip() else ","
     while end:
-        found = _PART.match(text, place)
+        found = _PART.match(text, offset)
         if found is None:
             raise InvalidTableError(
-                f"{text!r} is no list of column names at {text[place:]!r}: expected names between commas, "
-                "their parts between dots, and what isn't just letters, digits and '_' in backticks"
+                f"{text!r} is no list of column names at {text[offset:]!r}: expected names separated by "
+                "commas, parts separated by dots, and parts with other characters than letters, digits "
+                "and '_' in backticks"
             )
-        quoted, place, end = found["quoted"], found.end(), found["end"]
+        quoted, offset, end = found["quoted"], found.end(), found["end"]
         parts.append(found["plain"] if quoted is None else quoted.replace("``", "`"))
         if end != ".":
             names.append(tuple(parts))
@@ -46,7 +47,7 @@ def split_names(text: str) -> list[tuple[str, ...]]:
 
 
 def sql_name(parts: Iterable[str]) -> str:
-    """A name of its parts, as in ``b.`c d```: the inverse of `split_names` for one name."""
+    """Write a name from its parts, as in ``b.`c d```: the inverse of `split_names` for one name."""
     return ".".join(
         part if _PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in parts
     )

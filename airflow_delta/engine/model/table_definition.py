@@ -1,8 +1,8 @@
-"""What a table is: the actions ``protocol`` and ``metaData``.
+"""The actions ``protocol`` and ``metaData``. The newest one of each counts.
 
-Spec: PROTOCOL.md, "Protocol Evolution" and "Change Metadata". The newest of each holds. Whether a
-protocol's versions and features fit together, and what follows from a property, is judged in
-``features/``.
+``features/`` checks whether they contradict each other, and knows the meaning of features and properties.
+
+PROTOCOL.md, "Protocol Evolution" and "Change Metadata".
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Protocol(JsonRecord):
     """What a client must implement to read or write the table ("Protocol Evolution").
 
     Attributes:
-        min_reader_version: the least reader version.
-        min_writer_version: the least writer version.
-        reader_features: features readers must know; None where the action has no such list.
-        writer_features: features writers must know; None where the action has no such list.
+        min_reader_version: the minimum reader version.
+        min_writer_version: the minimum writer version.
+        reader_features: the features that readers must know; None if the action has no such list.
+        writer_features: the features that writers must know; None if the action has no such list.
     """
 
     min_reader_version: int
@@ -84,16 +84,16 @@ def _columns(obj: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
 class Metadata(JsonRecord):
     """Identity, schema, partitioning and properties of the table ("Change Metadata").
 
-    As in the reference implementation just the id is indispensable: early writers left out what is
-    empty, so partition columns and configuration default to none, and the format to parquet.
+    Only the id is required, as in the reference implementation. Early writers omitted empty fields, so
+    partition columns and configuration are empty by default, and the format is parquet.
 
     Attributes:
         id: the table's unique identifier.
-        name: given by the user.
-        description: given by the user.
+        name: the user's name for the table.
+        description: the user's description.
         format: the encoding of the data files.
-        schema_string: the schema as JSON, see `schema_json`; None in tables whose writers left it
-            out, which means a schema without columns.
+        schema_string: the schema as JSON, see `schema_json`; None, if the writer omitted it, means a schema
+            without columns.
         partition_columns: logical names; the order matters.
         created_time: epoch ms.
         configuration: the table properties, see `properties`.

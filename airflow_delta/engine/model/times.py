@@ -1,4 +1,4 @@
-"""Points in time: the log's epoch milliseconds as aware datetimes, and as text."""
+"""Convert the log's times, in epoch milliseconds, to aware datetimes and to text."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ __all__ = ["EPOCH", "duration_text", "utc_datetime", "utc_text"]
 _UNITS_MS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+"""The time 0 of the log."""
 
 
 def utc_datetime(timestamp_ms: int | None) -> datetime | None:
-    """A point in time in epoch milliseconds as an aware datetime in UTC.
+    """Convert a time in epoch milliseconds to an aware datetime in UTC.
 
     Args:
-        timestamp_ms: the point in time; None for none.
+        timestamp_ms: the time, or None.
 
     Returns:
-        The datetime. None where there is no point in time, or none that Python's calendar, the years 1 to
-        9999, has: a log is free to hold any number.
+        The datetime; None for None, and for times that Python's calendar, with the years 1 to 9999, lacks.
+        A log may contain any number.
     """
     if timestamp_ms is None:
         return None
@@ -30,9 +31,9 @@ def utc_datetime(timestamp_ms: int | None) -> datetime | None:
 
 
 def utc_text(timestamp_ms: int) -> str:
-    """A point in time in epoch milliseconds as ISO-8601 in UTC, such as ``2026-01-31T12:00:00.000Z``.
+    """Convert a time in epoch milliseconds to ISO-8601 in UTC, such as ``2026-01-31T12:00:00.000Z``.
 
-    A log is free to hold any number; one that is no time of our calendar becomes its digits.
+    A number that is no time in Python's calendar becomes its digits.
     """
     moment = utc_datetime(timestamp_ms)
     if moment is None:
@@ -41,7 +42,7 @@ def utc_text(timestamp_ms: int) -> str:
 
 
 def duration_text(duration_ms: int) -> str:
-    """A duration for people, exactly, such as ``7 days`` or ``1 hour 30 minutes``.
+    """A duration as exact, readable text, such as ``7 days`` or ``1 hour 30 minutes``.
 
     Args:
         duration_ms: the duration in milliseconds, at least 0.

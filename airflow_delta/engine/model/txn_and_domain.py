@@ -1,7 +1,6 @@
-"""What applications leave at a table: the actions ``txn`` and ``domainMetadata``.
+"""The actions ``txn`` and ``domainMetadata``. The newest one of each application, or domain, counts.
 
-Spec: PROTOCOL.md, "Transaction Identifiers" and "Domain Metadata". The newest of each application,
-and of each domain, holds.
+PROTOCOL.md, "Transaction Identifiers" and "Domain Metadata".
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ __all__ = ["DomainMetadata", "Txn"]
 
 @dataclass(frozen=True, slots=True)
 class Txn(JsonRecord):
-    """How far an application has come with its writes ("Transaction Identifiers").
+    """The last transaction of an application ("Transaction Identifiers").
 
     Attributes:
         app_id: the application's identifier.
-        version: its progress; may also decrease.
-        last_updated: epoch ms.
+        version: the application's number for the transaction; may also decrease.
+        last_updated: the time of the transaction, in epoch ms.
     """
 
     app_id: str
@@ -39,9 +38,9 @@ class DomainMetadata(JsonRecord):
     """The configuration of a named metadata domain ("Domain Metadata").
 
     Attributes:
-        domain: the name; ``delta.`` in front marks those that only the protocol defines.
+        domain: the name. Names that begin with ``delta.`` are reserved for the protocol.
         configuration: opaque text, often JSON.
-        removed: whether the action deletes the domain.
+        removed: whether the action removes the domain.
     """
 
     domain: str
@@ -56,8 +55,6 @@ class DomainMetadata(JsonRecord):
 
     @property
     def is_system_controlled(self) -> bool:
-        """Whether the domain belongs to the protocol, so that users may not change it.
-
-        The case of its prefix doesn't matter, as some implementations compare without.
-        """
+        """Whether the domain belongs to the protocol, so that users may not change it."""
+        # In any case of the prefix, because some implementations ignore it.
         return self.domain.lower().startswith("delta.")

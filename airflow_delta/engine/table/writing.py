@@ -51,7 +51,7 @@ class WriteMethods(TableBase):
         from airflow_delta.engine.transaction.commit_loop import monotonic_s
         from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-        seen_s = monotonic_s()
+        newest_at_s = monotonic_s()
         return OptimisticTransaction(
             self.storage,
             self._newest.get(),
@@ -59,7 +59,7 @@ class WriteMethods(TableBase):
             operation_parameters=operation_parameters,
             user_metadata=user_metadata,
             enforces=enforces,
-            seen_s=seen_s,
+            newest_at_s=newest_at_s,
             owners=self._owners,
         )
 

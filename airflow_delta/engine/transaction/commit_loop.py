@@ -1,19 +1,15 @@
-"""Attempt after attempt, until a commit is made or can't be.
+"""`CommitLoop`: attempt to commit until an attempt succeeds or none can.
 
-An attempt takes the staged actions through the stages of ``prepare``, against the newest version that is
-known, and has a committer make a version of the result: the file system, or the table's commit owner
-(``commit/committers.py``). If another writer took the version, all the commits made meanwhile are loaded at
-once and checked for conflicts in their order, after a pause that grows and is left to chance, so that
-writers that collided once don't again; the next attempt follows on the newest.
+Each attempt
 
-Before each put the version that it follows is looked at once more. The put fails where the next version
-is there, but succeeds where it *was* there: a cleanup has taken it, or the table was deleted and another
-one begun. Such a commit would lie before the checkpoint, or behind a gap, and be lost. On a remote store
-and of a commit owner that look is a request, and so is left out while the last one is a few seconds old;
-but never after a commit that isn't backfilled, which the owner's books may have lost since.
+1. prepares the staged actions for the version after the newest known one (``prepare``);
+2. checks that the newest known version is still the newest (`_is_current`);
+3. lets a committer make the version: the file system, or the table's commit owner
+(``commit/committers.py``); 4. if another writer has the version: pauses, loads the commits made since,
+checks each of them for conflicts
+   (`conflicts`), and starts again from the newest version.
 
-A table whose commit owner changes while a transaction is under way is a conflict in any case: to get an
-owner or to lose it is a change of protocol and metadata. So one owner serves all attempts.
+docs/explanation/how-a-commit-happens.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -47,8 +43,9 @@ from airflow_delta.engine.transaction.intent import CloneVersion
 from airflow_delta.engine.transaction.isolation import isolation_level
 from airflow_delta.engine.transaction.prepare import Prepared, commit_text, prepare
 from airflow_delta.engine.transaction.provenance import Provenance, is_blind_append
+from airflow_delta.engine.transaction.reads import Reads
 from airflow_delta.engine.transaction.result import CommitResult, is_checkpoint_due
-from airflow_delta.engine.transaction.staged import Actions, Reads
+from airflow_delta.engine.transaction.staged import Actions
 from airflow_delta.engine.transaction.stale_log import check_no_stale_log
 from airflow_delta.engine.transaction.winning_commits import load_concurrent_commits
 
@@ -56,28 +53,30 @@ __all__ = ["MAX_ATTEMPTS", "CommitLoop", "CommitRequest", "monotonic_s", "now_ms
 
 MAX_ATTEMPTS = 200
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
-"""A writer that has lost often must not wait much longer than the others, or it never gets its turn."""
+"""The bounds of a pause. A writer that has lost often must not wait much longer than the others, or it
+never gets its turn."""
 
 _FRESH_S = 5.0
-"""So long what was seen of a remote table is taken to be so: logs are kept for days."""
+"""For so long a version of a remote table is believed to be the newest. Cleanups keep logs for days, so
+that a version can't disappear sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """What a transaction wants to commit.
+    """A transaction's request to commit.
 
     Attributes:
-        storage: where the table is.
-        actions: what is staged.
-        reads: what was read.
-        provenance: what the commit says of itself.
+        storage: the table's storage.
+        actions: the staged actions.
+        reads: what the transaction has read.
+        provenance: the content of ``commitInfo``.
         base: the version that the first attempt follows; None to create the table.
         enforced: see `CommitContext`.
-        seen_s: when `base` was found to be the newest version, at the latest, by `monotonic_s`; None if
-            unknown.
-        owners: the commit owners that are known.
-        owned: the table and its commit owner as of `base`; None where the file system manages the table,
-            and for a new one.
+        newest_at_s: when `base` was found to be the newest version, at the latest, by `monotonic_s`; None
+            if unknown.
+        owners: the known commit owners.
+        owned: the table and its commit owner as of `base`; None if the file system manages the table, or
+            the table is new.
     """
 
     storage: Storage
@@ -86,7 +85,7 @@ class CommitRequest:
     provenance: Provenance
     base: Snapshot | None
     enforced: frozenset[str]
-    seen_s: float | None
+    newest_at_s: float | None
     owners: CommitOwners
     owned: OwnedTable | None
 
@@ -94,8 +93,11 @@ class CommitRequest:
 class CommitLoop:
     """The attempts of one transaction to commit.
 
+    If the table gets or loses its commit owner meanwhile, that is a change of protocol and metadata, and so
+    a conflict. Therefore one owner serves all attempts.
+
     Args:
-        request: what is to be committed.
+        request: what to commit.
 
     Attributes:
         sent: what was sent to the store by now, or is about to be, by version.
@@ -105,15 +107,15 @@ class CommitLoop:
         self.sent: dict[int, CommitResult] = {}
         self._request = request
         self._storage, self._owned = request.storage, request.owned
-        self._base, self._seen_s = request.base, request.seen_s
+        self._base, self._newest_at_s = request.base, request.newest_at_s
 
     def run(self) -> CommitResult:
-        """Commit; see `OptimisticTransaction.commit` for the errors."""
+        """Make attempts until one succeeds; see `OptimisticTransaction.commit` for the errors."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            prepared = self._prepared()
+            prepared = self._prepare()
             if self._put(prepared, attempt):
                 return self.sent[prepared.context.version]
-            # First the pause: what is built on should be as new as can be when the put is sent.
+            # Pause before loading the winning commits, so that they are as new as possible at the next put.
             pause(attempt)
             if (made := self._follow_winners(prepared)) is not None:
                 return made
@@ -124,7 +126,7 @@ class CommitLoop:
             version=prepared.context.version,
         )
 
-    def _prepared(self) -> Prepared:
+    def _prepare(self) -> Prepared:
         try:
             return prepare(self._request.actions, self._context())
         except VersionNotFoundError as gone:
@@ -132,7 +134,7 @@ class CommitLoop:
                 raise
             raise CommitConflictError(
                 f"the version on which this commit is based was cleaned up meanwhile ({gone.message}); "
-                "run the operation again on the new version",
+                "run the operation again on the newest version",
                 table=self._storage.root,
                 version=gone.facts.get("latest"),
             ) from gone
@@ -147,8 +149,8 @@ class CommitLoop:
             )
         if base is not None and base.version >= MAX_VERSION:
             raise InvalidTableError(
-                f"version {base.version} is the last that there can be, so that nothing can be committed "
-                "after it: somebody has made up its number; remove the files of that version from the log",
+                f"version {base.version} is the highest possible one, so nothing can be committed after "
+                "it; no real writer reaches it, so remove the files of this version from the log",
                 table=self._storage.root,
                 version=base.version,
             )
@@ -171,7 +173,7 @@ class CommitLoop:
         )
 
     def _put(self, prepared: Prepared, attempt: int) -> bool:
-        """Try to make the version; False where another writer made it."""
+        """Try to make the version. Return False if another writer made it."""
         actions, context = prepared.actions, prepared.context
         info = self._request.provenance.commit_info(
             timestamp_ms=context.timestamp_ms,
@@ -196,13 +198,13 @@ class CommitLoop:
             finish_release(self._storage, self._base.segment.commits)
         if not self._is_current():
             return False
-        # Before the put: whatever interrupts it, the commit may have been made from here on.
+        # Recorded before the put: if something interrupts the put, the commit may be made all the same.
         self.sent[context.version] = result
         path = committer.commit(context.version, data, txn_id=self._request.provenance.txn_id)
         if path is None:
             return False
         if path != commit_path(context.version):
-            return True  # to those who see the log alone, a checksum would be of no version
+            return True  # Not backfilled: in the log the checksum would belong to no version.
         made = MadeCommit(
             context.version,
             info,
@@ -217,7 +219,7 @@ class CommitLoop:
         return True
 
     def _owned_after(self, context: CommitContext) -> OwnedTable | None:
-        """The table and its owner as the commit leaves it; an owner doesn't give way to another one."""
+        """The table and its commit owner after the commit. One owner can't replace another."""
         if commit_owner(context.supported, context.properties) is None:
             return None
         if self._owned is not None:
@@ -227,27 +229,33 @@ class CommitLoop:
         )
 
     def _is_current(self) -> bool:
-        """Whether the version to follow is the newest; see the module."""
+        """Whether the version to follow is still the newest.
+
+        A put fails if the next version exists, but not if it existed before: a cleanup deleted it, or the
+        table was deleted and created again. The commit would then lie before the checkpoint or behind a
+        gap, and be lost. On a remote store, and for a commit owner, this check costs a request. So it is
+        skipped for some seconds after the last one.
+        """
         if self._base is None:
             check_no_stale_log(self._storage)
             return True
         now_s = monotonic_s()
-        fresh = self._seen_s is not None and now_s - self._seen_s < _FRESH_S
-        # Of a commit that isn't backfilled the owner's books are all that makes it count.
+        fresh = self._newest_at_s is not None and now_s - self._newest_at_s < _FRESH_S
+        # Never skipped after a commit that isn't backfilled: the owner may have rolled it back since.
         costly = self._owned is not None or self._storage.capabilities.remote
         if fresh and costly and isinstance(self._base.segment.last_commit, Commit):
             return True
         if not is_newest(self._storage, self._base.segment, self._owned):
             return False
-        self._seen_s = now_s
+        self._newest_at_s = now_s
         return True
 
     def _follow_winners(self, prepared: Prepared) -> CommitResult | None:
-        """Go on to the newest version, if nothing on the way is in ours.
+        """Check the winning commits for conflicts, and continue from the newest version.
 
         Returns:
-            The result where one of the commits is our own: a put that was taken for lost has arrived
-            after all.
+            The result, if one of the commits is our own: a put that seemed to have failed has succeeded
+            after all. Otherwise None.
         """
         txn_id = self._request.provenance.txn_id
         if self._base is None:
@@ -258,49 +266,49 @@ class CommitLoop:
                 table=self._storage.root,
                 version=0,
             )
-        seen_s = monotonic_s()
-        meanwhile = load_concurrent_commits(self._base, self._request.owners, self._owned)
+        newest_at_s = monotonic_s()
+        concurrent = load_concurrent_commits(self._base, self._request.owners, self._owned)
         level = isolation_level(prepared.actions, prepared.context.properties)
         current = CurrentCommit(
             self._base, prepared.actions, self._request.reads, level, self._request.enforced
         )
-        for winner in meanwhile.winners:
+        for winner in concurrent.winners:
             if winner.info.txn_id == txn_id:
                 return self.sent[winner.version]
             check_conflicts(current, winner)
-        self._base, self._seen_s = meanwhile.newest(), seen_s
+        self._base, self._newest_at_s = concurrent.newest(), newest_at_s
         return None
 
 
 def _time_of(base: Snapshot) -> int:
-    """The in-commit timestamp of a version, even where its commit is gone and its checksum tells it."""
+    """The in-commit timestamp of a version; from its version checksum, if its commit was cleaned up."""
     try:
         return base.timestamp_ms
     except VersionNotFoundError as gone:
         try:
-            told = read_checksum(base.storage, base.version)
+            checksum = read_checksum(base.storage, base.version)
         except CorruptLogError:
-            told = None
-        if told is None or told.in_commit_timestamp is None:
+            checksum = None
+        if checksum is None or checksum.in_commit_timestamp is None:
             raise gone from None
-        return told.in_commit_timestamp
+        return checksum.in_commit_timestamp
 
 
 def pause(attempt: int) -> None:
-    """Wait after a lost race.
+    """Wait for a random time after a lost race, so that the same writers don't collide again.
 
     Args:
-        attempt: how many attempts were made.
+        attempt: the number of attempts so far. The longest possible pause grows with it.
     """
     longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt)
     time.sleep(random.uniform(0, longest))  # noqa: S311 - jitter, no secret
 
 
 def monotonic_s() -> float:
-    """A clock that is never set, in seconds from any point in time."""
+    """The monotonic clock, in seconds."""
     return time.monotonic()
 
 
 def now_ms() -> int:
-    """The clock of the commit, in epoch milliseconds."""
+    """The wall clock, in epoch milliseconds."""
     return time.time_ns() // 1_000_000

@@ -66,8 +66,8 @@ from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.isolation import IsolationLevel, appends_matter
 from airflow_delta.engine.transaction.metadata_changes import can_adopt
-from airflow_delta.engine.transaction.read_files import may_have_been_read
-from airflow_delta.engine.transaction.staged import Actions, Reads
+from airflow_delta.engine.transaction.reads import Reads, may_have_been_read
+from airflow_delta.engine.transaction.staged import Actions
 from airflow_delta.engine.transaction.winning_commits import WinningCommit
 
 __all__ = ["CurrentCommit", "check_conflicts"]

@@ -1,15 +1,13 @@
-"""Give a table to a commit owner, and take it back: one commit each.
+"""Give a table to a commit owner, or take it back, with one commit each.
+
+``features/managed_commits.py`` computes the table properties that the commits write;
+``commit/committers.py`` makes the commits. A conversion can follow concurrent commits that only change
+data. Other writers' commits, if they were prepared before the conversion, conflict with it.
+
+A table that is already as requested gets no commit, so that a repeated task has the same result.
 
 managed-commits.md, "Converting an existing filesystem based table to managed-commit table" and "Converting
-a managed-commit table to filesystem table". What the commits write is worked out in
-``features/managed_commits.py``, and how they come about in ``commit/committers.py``.
-
-Commits that were prepared before the change get in its way or it in theirs: whoever was about to commit the
-old way meets the conversion as a conflict, and has to look at the table again. The conversion itself goes
-on after commits that only change data.
-
-Each is done once: where the table is what it is to be, nothing is committed. So a task that is tried again
-comes to the same end.
+a managed-commit table to filesystem table".
 """
 
 from __future__ import annotations
@@ -45,12 +43,12 @@ __all__ = ["ConversionResult", "convert_to_file_system", "convert_to_managed"]
 
 @dataclass(frozen=True, slots=True)
 class ConversionResult:
-    """What became of the commits of a table.
+    """The result of a conversion.
 
     Attributes:
-        version: the version that has changed it; where nothing was committed, the newest one.
-        owner: the table's commit owner now; None for a table that the file system manages.
-        converted: whether it was changed now.
+        version: the version that the conversion made; if it committed nothing, the newest version.
+        owner: the table's commit owner now; None if the file system manages the table.
+        converted: whether a commit was made.
     """
 
     version: int
@@ -72,22 +70,22 @@ def convert_to_managed(
     """Give a table that the file system manages to a commit owner.
 
     Args:
-        storage: where the table is.
+        storage: the table's storage.
         newest: opens the newest version.
-        owners: the commit owners that there are.
-        owner: the name of the one to get the table.
-        conf: what it is to know of the table; the engine adds the table's id.
+        owners: the known commit owners.
+        owner: the name of the commit owner that gets the table.
+        conf: the owner's configuration for the table; the engine adds the table's id.
 
     Raises:
-        InvalidArgumentError: an argument isn't of the type above, or makes no sense; or the table has
-            another commit owner, or this one with another configuration.
+        InvalidArgumentError: an argument has the wrong type or an invalid value; or the table has another
+            commit owner, or the same owner with another configuration.
         UnsupportedFeatureError: the engine can't write the table.
         CommitOwnerUnavailableError: the owner isn't known here, or can't be reached; nothing was done.
-        CommitOwnerError: the owner doesn't agree; nothing was done.
-        CommitConflictError: a commit made meanwhile changed protocol or metadata.
-        UnsafeStorageError: the store can't create exclusively, as giving a table away needs.
-        CommitOutcomeUnknownError: the store failed; the table may have been given away.
-        StorageError: the store failed, and the table was not given away.
+        CommitOwnerError: the owner refuses the table; nothing was done.
+        CommitConflictError: a concurrent commit changed protocol or metadata.
+        UnsafeStorageError: the store has no exclusive creation, which the conversion needs.
+        CommitOutcomeUnknownError: the store failed; the owner may have the table.
+        StorageError: the store failed, and the owner doesn't have the table.
     """
     table = storage.root
     check_text("owner", owner, table=table)
@@ -95,7 +93,7 @@ def convert_to_managed(
     base = newest()
     present = _owner_of(base)
     if present is not None:
-        _check_is_asked_for(base, present, owner, conf)
+        _check_same_owner(base, present, owner, conf)
         return ConversionResult(base.version, present, converted=False)
     configuration = assign_owner(
         base.metadata.configuration, owner, conf or {}, table_id=unique_text(), table=table
@@ -114,7 +112,7 @@ def convert_to_managed(
         operation_parameters={"properties": added},
         owners=owners,
     )
-    return _converted(transaction, protocol, metadata, owner)
+    return _commit_conversion(transaction, protocol, metadata, owner)
 
 
 def convert_to_file_system(
@@ -124,24 +122,25 @@ def convert_to_file_system(
     *,
     keep_in_commit_timestamps: bool = True,
 ) -> ConversionResult:
-    """Take a managed table back from its commit owner, who backfills it first.
+    """Take a managed table back from its commit owner, which backfills all commits first.
 
-    A conversion that was broken off when its commit was ratified, but not in the log, is completed.
+    If an earlier conversion was interrupted after the owner ratified its commit, but before the commit was
+    in the log, this completes it.
 
     Args:
-        storage: where the table is.
+        storage: the table's storage.
         newest: opens the newest version.
-        owners: the commit owners that there are.
-        keep_in_commit_timestamps: leave the feature ``inCommitTimestamp`` in the protocol, which came with
-            the owner at the latest; without it the times of all versions are those of their files again.
+        owners: the known commit owners.
+        keep_in_commit_timestamps: whether to keep the feature ``inCommitTimestamp``, which managed tables
+            need. Without it the modification times of the commit files are again the times of all versions.
 
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
         CommitOwnerUnavailableError: the owner isn't known here, or can't be reached; nothing was done.
-        CommitOwnerError: the owner doesn't let go of the table; nothing was done.
-        CommitConflictError: a commit made meanwhile changed protocol or metadata.
+        CommitOwnerError: the owner doesn't release the table; nothing was done.
+        CommitConflictError: a concurrent commit changed protocol or metadata.
         CorruptLogError: the log can't be backfilled.
-        CommitOutcomeUnknownError: it can't be told whether the owner has let go of the table.
+        CommitOutcomeUnknownError: it is unknown whether the owner has released the table.
         StorageError: the store failed, and the owner still has the table.
     """
     base = newest()
@@ -160,10 +159,10 @@ def convert_to_file_system(
     transaction = OptimisticTransaction(
         storage, base, "DROP FEATURE", operation_parameters=parameters, owners=owners
     )
-    return _converted(transaction, protocol, metadata, None)
+    return _commit_conversion(transaction, protocol, metadata, None)
 
 
-def _converted(
+def _commit_conversion(
     transaction: OptimisticTransaction, protocol: Protocol, metadata: Metadata, owner: str | None
 ) -> ConversionResult:
     if protocol != transaction.base.protocol:
@@ -173,24 +172,24 @@ def _converted(
 
 
 def _owner_of(base: Snapshot) -> str | None:
-    """The commit owner of a table that may be written to."""
+    """The table's commit owner, after a check that the engine may write the table."""
     check_writable(base.protocol, base.metadata, table=base.table, operation=Operation.COMMIT)
     return commit_owner(supported_features(base.protocol), base.properties)
 
 
-def _check_is_asked_for(
+def _check_same_owner(
     base: Snapshot, present: str, owner: str, conf: Mapping[str, str] | None
 ) -> None:
     if present != owner:
         raise InvalidArgumentError(
             f"the table has the commit owner {present!r}, and can't be given to {owner!r}: take it back "
-            "first, by DeltaTable.convert_to_file_system",
+            "with DeltaTable.convert_to_file_system first",
             table=base.table,
         )
     found = {k: v for k, v in base.properties.commit_owner_conf.items() if k != TABLE_ID}
     if conf is not None and not is_same_conf(found, conf):
         raise InvalidArgumentError(
-            f"the commit owner {owner!r} has the table already, with the configuration {found} and not "
-            f"{dict(conf)}: leave it out, or take the table back and give it anew",
+            f"the commit owner {owner!r} has the table already, with the configuration {found} instead of "
+            f"{dict(conf)}: omit the configuration, or take the table back and convert it again",
             table=base.table,
         )

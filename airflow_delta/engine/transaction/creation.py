@@ -1,6 +1,7 @@
-"""Create an empty table: version 0 is its protocol, its metadata and its metadata domains.
+"""Create an empty table.
 
-What they are is decided by `features.new_table`; here they become a commit.
+Version 0 contains the protocol, the metadata and the metadata domains. `features.requests.new_table`
+computes them from the user's arguments; this module commits them.
 
 PROTOCOL.md, "Change Metadata" and "Partition Columns"; edge cases E17, E18.
 """
@@ -46,28 +47,27 @@ def create_table(
     """Commit version 0 of a table.
 
     Args:
-        storage: where the table is to be.
+        storage: the storage of the new table.
         schema: the columns.
         partition_by: partition columns, in order.
-        cluster_by: clustering columns, in order; a column inside a struct as a list of names.
+        cluster_by: clustering columns, in order; a column inside a struct is a list of names.
         properties: table properties; ``delta.feature.<name>=supported`` adds a feature.
-        owner: the name of the commit owner that gets the table; None for what the properties say.
-        conf: what the owner is to know of the table; the engine adds the table's id.
+        owner: the name of the commit owner that gets the table; None if the properties name it, if any.
+        conf: the owner's configuration for the table; the engine adds the table's id.
         name: a name for the metadata.
         description: a description for the metadata.
-        owners: the commit owners that there are; those that are installed unless given.
+        owners: the known commit owners; by default those that are installed.
 
     Raises:
-        TableAlreadyExistsError: there is a table.
-        InvalidArgumentError: an argument isn't of the type above; the partition columns aren't
-            different columns, or are all there are; the table can't be clustered by the clustering
-            columns; or a property is unknown, has a value that it can't have, or is for commits to
-            write; or properties and ``owner`` both name a commit owner.
-        InvalidTableError: schema, partitioning and properties don't fit together, or there are remains
-            of a former table's log.
-        UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
-        CommitOwnerError: the commit owner that the properties name isn't known here, can't be reached, or
-            doesn't agree.
+        TableAlreadyExistsError: the table exists.
+        InvalidArgumentError: an argument has the wrong type; a partition column is listed twice or isn't in
+            the schema, or no other columns are left; the table can't be clustered by the clustering
+            columns; a property is unknown, has an invalid value, or may only be set by commits; or
+            ``owner`` and the properties both name a commit owner.
+        InvalidTableError: schema, partitioning and properties contradict each other, or files of a former
+            table's log are left.
+        UnsupportedFeatureError: the properties request a feature that the engine can't write.
+        CommitOwnerError: the commit owner isn't known here, can't be reached, or refuses the table.
         CommitOutcomeUnknownError: the store failed; the table may have been created.
         StorageError: the store failed, and no table was created.
     """
@@ -77,13 +77,13 @@ def create_table(
     check_list("cluster_by", cluster_by, "a list of columns, such as ['id']", table=table)
     check_text("name", name, optional=True, table=table)
     check_text("description", description, optional=True, table=table)
-    wanted = {} if properties is None else properties
+    requested = {} if properties is None else properties
     if owner is not None or conf is not None:
-        wanted = request_owner(wanted, owner, conf, table=table)
-    _check_is_free(storage)
-    made = new_table(
+        requested = request_owner(requested, owner, conf, table=table)
+    _check_does_not_exist(storage)
+    definition = new_table(
         schema,
-        wanted,
+        requested,
         partition_by=partition_by,
         cluster_by=cluster_by,
         unique=unique_text,
@@ -91,14 +91,14 @@ def create_table(
     )
     transaction = begin_creation(
         storage,
-        made,
+        definition,
         "CREATE TABLE",
         operation_parameters={
             "isManaged": "false",
             "description": description,
-            "partitionBy": list(made.partition_columns),
+            "partitionBy": list(definition.partition_columns),
             "clusterBy": [sql_name(column_path(column)) for column in cluster_by],
-            "properties": made.configuration,
+            "properties": definition.configuration,
         },
         name=name,
         description=description,
@@ -109,7 +109,7 @@ def create_table(
 
 def begin_creation(
     storage: Storage,
-    made: NewTable,
+    definition: NewTable,
     operation: str,
     *,
     operation_parameters: Mapping[str, Any],
@@ -119,24 +119,24 @@ def begin_creation(
     enforces: Iterable[str] = (),
     owners: CommitOwners | None = None,
 ) -> OptimisticTransaction:
-    """A transaction that has all staged that makes a new table; data files may join it.
+    """Begin a transaction that creates a table. The caller may stage data files too, before it commits.
 
     Args:
-        storage: where the table is to be.
-        made: what it is.
-        operation: what the commit calls itself, such as ``"CREATE TABLE"``.
-        operation_parameters: its parameters, for ``commitInfo``.
+        storage: the storage of the new table.
+        definition: the definition of the table.
+        operation: the name of the operation in ``commitInfo``, such as ``"CREATE TABLE"``.
+        operation_parameters: its parameters.
         name: a name for the metadata.
         description: a description for the metadata.
         user_metadata: a text for ``commitInfo.userMetadata``.
         enforces: the features whose rules about rows the writer of the data files has enforced.
-        owners: the commit owners that there are; those that are installed unless given.
+        owners: the known commit owners; by default those that are installed.
 
     Raises:
-        InvalidTableError: a partition column is of no primitive type, or there are remains of a former
-            table's log.
+        InvalidTableError: a partition column isn't of a primitive type, or files of a former table's log
+            are left.
     """
-    metadata = made.metadata(
+    metadata = definition.metadata(
         id=unique_text(),
         name=name,
         description=description,
@@ -152,14 +152,14 @@ def begin_creation(
         enforces=enforces,
         owners=owners,
     )
-    transaction.set_protocol(made.protocol)
+    transaction.set_protocol(definition.protocol)
     transaction.set_metadata(metadata)
-    for domain in made.domains:
+    for domain in definition.domains:
         transaction.declare(SystemDomain(domain))
     return transaction
 
 
-def _check_is_free(storage: Storage) -> None:
+def _check_does_not_exist(storage: Storage) -> None:
     try:
         find_latest_version(storage)
     except TableNotFoundError:

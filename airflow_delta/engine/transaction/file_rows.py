@@ -1,7 +1,7 @@
-"""Turn rows of live files, as `Snapshot.files` returns them, into actions of a commit.
+"""Convert rows of live files, as `Snapshot.files` returns them, into the actions of a commit.
 
-This loops over files and makes an object of each, but only for the files of one commit: its stages look at
-each action.
+The loops make one object for each file, but only for the files of one commit. The stages of the commit look
+at each action.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXPECTED = "a pyarrow.Table of rows of Snapshot.files() or OptimisticTransactio
 
 
 def add_actions(files: pa.Table, *, data_change: bool) -> Iterator[AddFile]:
-    """Actions that add files again, as they were.
+    """Make actions that add files again, as they were.
 
     Args:
         files: rows of adds, with all columns.
@@ -35,10 +35,10 @@ def add_actions(files: pa.Table, *, data_change: bool) -> Iterator[AddFile]:
 
 
 def remove_actions(files: pa.Table, *, data_change: bool) -> Iterator[RemoveFile]:
-    """Actions that remove files, with the values of all columns.
+    """Make actions that remove files, with the values of all columns.
 
     Args:
-        files: rows of adds, with at least the columns of a file's key.
+        files: rows of adds, with at least ``path`` and ``deletionVector``.
         data_change: the ``dataChange`` of the actions.
     """
     known = [name for name in files.column_names if name in REMOVE_FIELDS.keys() - _OF_THE_COMMIT]
@@ -49,16 +49,16 @@ def remove_actions(files: pa.Table, *, data_change: bool) -> Iterator[RemoveFile
 
 
 def check_file_rows(rows: object, *, has_vectors: bool, table: str) -> None:
-    """Check that rows are rows of files, with the columns of a file's key.
+    """Check that rows are rows of files, with the columns that identify a file.
 
     Args:
-        rows: the argument.
+        rows: the user's argument.
         has_vectors: whether files of the table may have deletion vectors.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: they are no table, or the column ``path`` or ``deletionVector`` is missing
-            or of another type than in `Snapshot.files`.
+        InvalidArgumentError: this is no `pyarrow.Table`, or the column ``path`` or ``deletionVector`` is
+            missing or has another type than in `Snapshot.files`.
     """
     check_type("rows", rows, pa.Table, _EXPECTED, table=table)
     assert isinstance(rows, pa.Table)
@@ -73,7 +73,7 @@ def check_file_rows(rows: object, *, has_vectors: bool, table: str) -> None:
             raise InvalidArgumentError(
                 f"rows: expected {_EXPECTED} with the column {name!r} of the type {expected}, found "
                 + (f"the columns {', '.join(rows.column_names)}" if found is None else str(found))
-                + "; ask for files without columns=, or for columns=['path', 'deletionVector']",
+                + "; read the files without columns=, or with columns=['path', 'deletionVector']",
                 table=table,
                 column=name,
             )

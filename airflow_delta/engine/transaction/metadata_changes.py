@@ -1,21 +1,21 @@
-"""Changes of the metadata that a commit can follow without being made anew.
+"""Decide whether a prepared commit can follow a concurrent change of the metadata.
 
-Any change of a table's metadata gets in the way of commits that were prepared before it, but for a few
-that only turn something on and ask nothing of files that are written already (edge cases E6):
+Most changes of the metadata conflict with commits that were prepared before them. A commit can adopt a
+change that turns something on and requires nothing of files that are already written (edge case E6):
 
 ==========================================  =========================================================
-change                                      why files that were written before it stay right
+change                                      why files that were written before it stay valid
 ==========================================  =========================================================
-row tracking turned on                      ids are given to files when they are committed
+row tracking turned on                      files get their row ids when they are committed
 column mapping turned on, by name           the columns keep their names as physical names
-deletion vectors turned on                  nobody has to make any
+deletion vectors turned on                  writers may make deletion vectors, but needn't
 in-commit timestamps turned on              a commit gets its timestamp when it is made
 ``delta.checkpointPolicy`` set to ``v2``    it is about checkpoints
 an identifier in Unity Catalog              it is about the catalog
 ==========================================  =========================================================
 
-New high water marks of identity columns are another such change, which the commit that makes it tells by
-a tag; see `conflicts`.
+A commit that only moves high water marks of identity columns can be followed too. It has a tag; see
+`conflicts`.
 """
 
 from __future__ import annotations
@@ -41,16 +41,18 @@ _TURNED_ON = {
     "delta.enableDeletionVectors": "deletionVectors",
     "delta.enableInCommitTimestamps": "inCommitTimestamp",
 }
-"""Properties that may become true, and the feature that the table must support."""
+"""Properties that may become true, each with the feature that the table must then support."""
 
 _WITH = {
     MATERIALIZED_ROW_ID_COLUMN: "delta.enableRowTracking",
     MATERIALIZED_ROW_COMMIT_VERSION_COLUMN: "delta.enableRowTracking",
     **dict.fromkeys(ENABLEMENT_PROPERTIES, "delta.enableInCommitTimestamps"),
 }
-"""Properties that may change along with one that is true."""
+"""Properties that may change, each with the property that must then be true."""
 
-_FREE = frozenset({"delta.columnMapping.maxColumnId", "io.unitycatalog.tableId", "ucTableId"})
+_ALWAYS_ADOPTED = frozenset(
+    {"delta.columnMapping.maxColumnId", "io.unitycatalog.tableId", "ucTableId"}
+)
 
 _MAPPING_KEYS = frozenset(
     {
@@ -62,12 +64,12 @@ _MAPPING_KEYS = frozenset(
 
 
 def can_adopt(before: Metadata, after: Metadata, protocol: Protocol, *, table: str) -> bool:
-    """Whether commits that were prepared for some metadata may follow on other ones.
+    """Whether a commit that was prepared for some metadata may follow a change of it.
 
     Args:
-        before: the metadata that they were prepared for.
-        after: the metadata that a commit made meanwhile has left.
-        protocol: the protocol that it has left.
+        before: the metadata for which the commit was prepared.
+        after: the metadata after the concurrent change.
+        protocol: the protocol after the concurrent change.
         table: the table's location, for messages.
 
     Raises:
@@ -111,24 +113,24 @@ def _configuration_is_harmless(
             return named
         if key == "delta.checkpointPolicy":
             return "v2Checkpoint" in features and properties.checkpoint_policy == "v2"
-        return key in _FREE
+        return key in _ALWAYS_ADOPTED
 
     return all(_harmless(key) for key in new if old.get(key) != new[key])
 
 
 def _without_mapping(metadata: Metadata) -> Any:
-    """The schema without what column mapping keeps in it."""
-    return _stripped(json.loads(metadata.schema_string or "null"))
+    """The schema, as JSON values, without the ids and physical names of column mapping."""
+    return _strip_mapping(json.loads(metadata.schema_string or "null"))
 
 
-def _stripped(node: Any) -> Any:
+def _strip_mapping(node: Any) -> Any:
     if isinstance(node, list):
-        return [_stripped(item) for item in node]
+        return [_strip_mapping(item) for item in node]
     if not isinstance(node, Mapping):
         return node
     return {
         key: {name: each for name, each in value.items() if name not in _MAPPING_KEYS}
         if key == "metadata" and isinstance(value, Mapping)
-        else _stripped(value)
+        else _strip_mapping(value)
         for key, value in node.items()
     }

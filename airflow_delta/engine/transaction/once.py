@@ -4,15 +4,10 @@ A task that is tried again doesn't know whether its first try has committed. So 
 transaction identifier (PROTOCOL.md, "Transaction Identifiers"): the name of an application, and a number
 that is the same for each try. A later try finds the identifier in the log, and so the commit.
 
-Only an equal number counts as a repetition. Streams count every number up to the last one as committed, but
-tasks that run for older dates commit with smaller numbers. So the existing commits must be searched, as far
-back as ``delta.logRetentionDuration`` keeps them; one `TransactionSearch` reads each of them once. No
-search is needed if the number is the application's newest one; if the application is new and the table has
-no ``delta.setTransactionRetentionDuration``; or if the caller says that numbers only ascend and this one is
-above the newest.
-
-Another try may commit between the search and the commit. The transaction has read the application's
-identifier, so that this is a conflict. After any conflict the search is repeated.
+`TransactionSearch` searches the commits as far back as the log keeps them, and only if it has to. Only an
+equal number counts as a repetition, because tasks that run for older dates commit with smaller numbers. If
+another try commits after the search, that is a conflict, since the transaction has read the application's
+identifier. After any conflict the search is repeated.
 """
 
 from __future__ import annotations
@@ -71,7 +66,7 @@ def commit_once(
         DeltaError: see `OptimisticTransaction.commit`; or what ``stage`` raises.
     """
 
-    def _earlier(transaction: OptimisticTransaction) -> CommitResult | None:
+    def _find_earlier(transaction: OptimisticTransaction) -> CommitResult | None:
         # Set before the search, so that a commit after the searched version is a conflict.
         transaction.set_transaction(app_id, version)
         return earlier_commit(transaction.base, app_id, version, search=search, ascending=ascending)
@@ -80,15 +75,15 @@ def commit_once(
     while True:
         rounds += 1
         transaction = begin()
-        if (earlier := _earlier(transaction)) is not None:
+        if (earlier := _find_earlier(transaction)) is not None:
             return earlier
         try:
-            return transaction.commit(operation_metrics=_staged(stage, transaction))
+            return transaction.commit(operation_metrics=_call_stage(stage, transaction))
         except CommitConflictError as conflict:
             if isinstance(conflict, ConcurrentTransactionError) and rounds < _ROUNDS:
                 continue
             # The conflicting commit, or another one, may be that of a concurrent try.
-            if (earlier := _earlier(begin())) is not None:
+            if (earlier := _find_earlier(begin())) is not None:
                 return earlier
             raise
 
@@ -111,10 +106,10 @@ def earlier_commit(
         ascending: see `TransactionSearch.version_of`.
     """
     earlier = search.version_of(newest, app_id, version, ascending=ascending)
-    return None if earlier is None else _repeated(newest, earlier)
+    return None if earlier is None else _result_of(newest, earlier)
 
 
-def _staged(stage: Stage, transaction: OptimisticTransaction) -> Mapping[str, int] | None:
+def _call_stage(stage: Stage, transaction: OptimisticTransaction) -> Mapping[str, int] | None:
     metrics = stage(transaction)
     if metrics is not None:
         expected = "metrics, a mapping of names to whole numbers, or None"
@@ -122,7 +117,8 @@ def _staged(stage: Stage, transaction: OptimisticTransaction) -> Mapping[str, in
     return metrics
 
 
-def _repeated(newest: Snapshot, version: int) -> CommitResult:
+def _result_of(newest: Snapshot, version: int) -> CommitResult:
+    """The result of an earlier commit, as ``repeated``."""
     # The try that committed may have failed before it wrote the checkpoint.
     due = is_checkpoint_due(version, newest.properties)
     try:

@@ -20,7 +20,8 @@ from typing import Any
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.arguments import check_mapping
 from airflow_delta.engine.transaction.isolation import IsolationLevel
-from airflow_delta.engine.transaction.staged import Actions, Reads
+from airflow_delta.engine.transaction.reads import Reads
+from airflow_delta.engine.transaction.staged import Actions
 from airflow_delta.engine.version import VERSION
 
 __all__ = [
@@ -116,7 +117,7 @@ def parameter_texts(parameters: Mapping[str, Any] | None, *, table: str) -> dict
     """The ``operationParameters``: a text as it is, anything else as JSON; none for None.
 
     Raises:
-        InvalidArgumentError: they are no mapping, a name is no text, or a value nothing that JSON has.
+        InvalidArgumentError: this is no mapping, a name is no text, or a value can't be written as JSON.
     """
     if parameters is None:
         return {}
@@ -129,7 +130,7 @@ def metric_texts(metrics: Mapping[str, int] | None, *, table: str) -> dict[str, 
     """The ``operationMetrics``: the texts of whole numbers; none for None.
 
     Raises:
-        InvalidArgumentError: they are no mapping, a name is no text, or a value no whole number.
+        InvalidArgumentError: this is no mapping, a name is no text, or a value is no whole number.
     """
     if metrics is None:
         return {}
@@ -145,7 +146,7 @@ def _parameter_text(name: str, value: Any, table: str) -> str:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(
-            f"operation_parameters[{name!r}]: expected a text, or what JSON has, found "
+            f"operation_parameters[{name!r}]: expected a text, or a value that JSON can hold, found "
             f"{type(value).__name__} {value!r} ({error})",
             table=table,
         ) from error

@@ -1,8 +1,8 @@
-"""What a transaction is about to commit, and what it read to decide that.
+"""What a transaction is about to commit.
 
-`StagedActions` grows while the transaction is open. Each attempt to commit starts from `Actions`, the
-frozen copy of it, which the stages of ``prepare`` turn into what is written: nothing that an attempt
-works out for the version it aims at is left behind for the next one.
+`StagedActions` grows while the transaction is open, and checks what it is given. `Actions` is a frozen copy
+of it. Each attempt to commit starts from that copy, which the stages of ``prepare`` turn into the actions
+to write. So what an attempt computes for its version, such as row ids, never reaches the next attempt.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.actions import (
     AddCdcFile,
     AddFile,
@@ -21,34 +22,36 @@ from airflow_delta.engine.model.actions import (
     RemoveFile,
     Txn,
 )
+from airflow_delta.engine.model.arguments import check_text
 from airflow_delta.engine.transaction.intent import (
+    CheckedRows,
     EmptyVersion,
+    Intent,
     Purpose,
     RestoreVersion,
+    SystemDomain,
     Tombstones,
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["Actions", "Reads", "StagedActions"]
+__all__ = ["Actions", "StagedActions", "check_identifier"]
 
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """The actions of one attempt to commit, apart from its ``commitInfo``.
+    """The actions of one attempt to commit, without its ``commitInfo``.
 
     Attributes:
-        protocol: the new protocol, None where it stays.
-        metadata: the new metadata, None where it stays.
-        transactions: transaction identifiers, one of each application.
+        protocol: the new protocol; None if it stays.
+        metadata: the new metadata; None if it stays.
+        transactions: transaction identifiers, at most one of each application.
         domains: metadata domains that are set or removed, by name.
-        adds: files that join the table.
-        removes: files that leave it.
-        cdc: files of changed rows.
-        identity_marks: by identity column, the furthest value in the files that join.
+        adds: the ``add`` actions.
+        removes: the ``remove`` actions.
+        cdc: the change data files.
+        identity_marks: for each identity column, by name, the furthest value in the added files.
         purpose: what a commit of the engine's own operations is for; None for commits of users.
         rows_checked: whether the rows of the table are known to keep the rules that the commit adds; see
             `intent.CheckedRows`.
@@ -67,7 +70,7 @@ class Actions:
 
     @property
     def restored_version(self) -> Snapshot | None:
-        """The earlier version that the commit restores; None for all commits but those of a restore."""
+        """The earlier version that the commit restores; None if it is no restore."""
         return self.purpose.version if isinstance(self.purpose, RestoreVersion) else None
 
     @property
@@ -77,14 +80,14 @@ class Actions:
 
     @property
     def changes_data(self) -> bool:
-        """Whether the table's rows may differ afterwards."""
+        """Whether the commit may change the table's rows."""
         return any(file.data_change for file in self.adds) or any(
             file.data_change for file in self.removes
         )
 
     @property
     def only_files(self) -> bool:
-        """Whether there is nothing but file actions."""
+        """Whether there are no actions but file actions."""
         return not (self.protocol or self.metadata or self.transactions or self.domains)
 
     @property
@@ -98,8 +101,13 @@ class Actions:
 
 @dataclass(slots=True)
 class StagedActions:
-    """The actions of a commit in the making."""
+    """The actions that an open transaction has staged so far; see `Actions` for the fields.
 
+    Attributes:
+        table: the table's location, for messages.
+    """
+
+    table: str
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     transactions: dict[str, Txn] = field(default_factory=dict)
@@ -111,8 +119,57 @@ class StagedActions:
     purpose: Purpose | None = None
     rows_checked: bool = False
 
+    def set_transaction(self, app_id: str, version: int, *, now_ms: int) -> None:
+        """Stage a transaction identifier.
+
+        Args:
+            app_id: the application.
+            version: its number.
+            now_ms: the time of the ``txn``, in epoch ms.
+
+        Raises:
+            InvalidArgumentError: the application isn't a text, or the number isn't a 64-bit integer.
+        """
+        check_identifier(app_id, version, table=self.table)
+        self.transactions[app_id] = Txn(app_id, version, now_ms)
+
+    def set_user_domain(self, action: DomainMetadata) -> None:
+        """Stage a metadata domain of a user, or its removal.
+
+        Raises:
+            InvalidArgumentError: the domain isn't a text, or its name begins with ``delta.``.
+        """
+        check_text("domain", action.domain, table=self.table)
+        if action.is_system_controlled:
+            raise InvalidArgumentError(
+                f"the metadata domain {action.domain!r} belongs to the protocol; take a name that "
+                "doesn't begin with 'delta.'",
+                table=self.table,
+            )
+        self.domains[action.domain] = action
+
+    def declare(self, intent: Intent) -> None:
+        """Stage an intent of the engine's own operations.
+
+        Raises:
+            InvalidArgumentError: another purpose is staged already.
+        """
+        if isinstance(intent, SystemDomain):
+            self.domains[intent.action.domain] = intent.action
+            return
+        if isinstance(intent, CheckedRows):
+            self.rows_checked = True
+            return
+        if self.purpose is not None:
+            raise InvalidArgumentError(
+                f"a commit has one purpose: expected {type(self.purpose).__name__}, found "
+                f"{type(intent).__name__}; use a transaction for each",
+                table=self.table,
+            )
+        self.purpose = intent
+
     def freeze(self) -> Actions:
-        """What is staged by now."""
+        """A frozen copy of what is staged so far."""
         return Actions(
             self.protocol,
             self.metadata,
@@ -127,22 +184,16 @@ class StagedActions:
         )
 
 
-@dataclass(slots=True)
-class Reads:
-    """What a transaction looked at: a concurrent change of it is a conflict.
+def check_identifier(app_id: object, version: object, *, table: str) -> None:
+    """Check that an application and a number can be a transaction identifier.
 
-    Attributes:
-        whole_table: all there is, so that any file that is added or removed matters.
-        predicates: `pyarrow.compute.Expression`s whose matching files were asked for, so that a new
-            file that may match one of them matters; None where all files were.
-        paths: the paths of the files that were returned, as they stand in the log; a column for each
-            time that files were read, since they may be as many as the table has.
-        app_ids: applications whose last transaction was looked up.
-        domains: metadata domains that were looked up.
+    Raises:
+        InvalidArgumentError: the application isn't a text, or the number isn't a 64-bit integer.
     """
-
-    whole_table: bool = False
-    predicates: list[Any] = field(default_factory=list)
-    paths: list[pa.ChunkedArray] = field(default_factory=list)
-    app_ids: set[str] = field(default_factory=set)
-    domains: set[str] = field(default_factory=set)
+    is_long = type(version) is int and -(2**63) <= version < 2**63
+    if not (isinstance(app_id, str) and is_long):
+        raise InvalidArgumentError(
+            "a transaction identifier is a text and an integer of 64 bits, found "
+            f"{app_id!r} and {version!r}",
+            table=table,
+        )

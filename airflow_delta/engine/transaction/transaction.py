@@ -1,9 +1,11 @@
-"""`OptimisticTransaction`: stage actions, commit them as the next version, or learn why not.
+"""`OptimisticTransaction`: read a version of a table, stage actions, commit them as the next version.
 
-PROTOCOL.md, "Requirements for Writers". A transaction reads a snapshot, notes what it looks at, stages
-actions, and tries to make the next version. If another writer was faster it loads every commit made
-meanwhile, checks each for conflicts, and tries again after them (`commit_loop`). Nothing is visible before
-the commit. Where a commit fails the log is as it was, unless the error is `CommitOutcomeUnknownError`.
+The transaction collects what the caller reads (`reads`) and stages (`staged`). `commit` hands both to
+`commit_loop`, which prepares the actions and makes the version. If other writers were faster, it checks
+their commits for conflicts with what was read, and follows them. Nothing is visible before the commit.
+After a failed commit the log is as it was, unless the error is `CommitOutcomeUnknownError`.
+
+PROTOCOL.md, "Requirements for Writers"; docs/explanation/how-a-commit-happens.md.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from airflow_delta.engine.model.actions import (
     Metadata,
     Protocol,
     RemoveFile,
-    Txn,
 )
 from airflow_delta.engine.model.arguments import (
     check_list,
@@ -43,7 +44,6 @@ from airflow_delta.engine.transaction.intent import (
     CloneVersion,
     Intent,
     RestoreVersion,
-    SystemDomain,
 )
 from airflow_delta.engine.transaction.provenance import (
     Provenance,
@@ -51,11 +51,12 @@ from airflow_delta.engine.transaction.provenance import (
     metric_texts,
     parameter_texts,
 )
+from airflow_delta.engine.transaction.reads import Reads
 from airflow_delta.engine.transaction.result import CommitResult
-from airflow_delta.engine.transaction.staged import Reads, StagedActions
+from airflow_delta.engine.transaction.staged import StagedActions
 from airflow_delta.engine.transaction.stale_log import check_no_stale_log
 
-__all__ = ["CommitResult", "OptimisticTransaction", "check_identifier"]
+__all__ = ["CommitResult", "OptimisticTransaction"]
 
 _FEATURES = "a list of names of table features, such as ['checkConstraints']"
 _FILES = "a list of AddFiles"
@@ -63,27 +64,27 @@ _CDC_FILES = "a list of AddCdcFiles"
 
 
 class OptimisticTransaction:
-    """One change of a table. Made by `DeltaTable.transaction`; commits at most once.
+    """One change of a table, which commits at most once. `DeltaTable.transaction` makes it.
 
     Args:
-        storage: where the table is.
+        storage: the table's storage.
         snapshot: the version that the change is based on; None to create the table.
-        operation: what the commit calls itself, such as ``"WRITE"``.
+        operation: the name of the operation in ``commitInfo``, such as ``"WRITE"``.
         operation_parameters: its parameters; values that aren't strings are written as JSON.
         user_metadata: a text for ``commitInfo.userMetadata``.
-        enforces: the features whose rules about rows the writer of the files to be added enforces, such
-            as ``"checkConstraints"``.
-        seen_s: when, by `commit_loop.monotonic_s`, the version was found to be the newest, at the latest;
-            None where nobody can tell. It saves a request while that is a few seconds ago.
-        owners: the commit owners that there are; those that are installed unless given.
+        enforces: the features whose rules about rows the writer of the added files enforces, such as
+            ``"checkConstraints"``.
+        newest_at_s: a time, by `commit_loop.monotonic_s`, at which the snapshot was the newest version;
+            None if unknown. If it is less than a few seconds ago, the commit saves a request to the store.
+        owners: the known commit owners; by default those that are installed.
 
     Raises:
         UnsupportedFeatureError: the table needs something of writers that the engine lacks.
         CommitOwnerUnavailableError: the table's commit owner isn't known here.
-        TableAlreadyExistsError: the table is to be new, and is there without its first commits.
-        InvalidTableError: the table is new, and there are remains of a former one's log.
-        InvalidArgumentError: ``enforces`` names something that is no feature; or what the commit is to
-            say of itself isn't of the right types.
+        TableAlreadyExistsError: the table is to be created, but exists; its first commits were cleaned up.
+        InvalidTableError: the table is to be created, but files of a former table's log are left.
+        InvalidArgumentError: ``enforces`` names an unknown feature; or an argument for ``commitInfo`` has
+            the wrong type.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class OptimisticTransaction:
         operation_parameters: Mapping[str, Any] | None = None,
         user_metadata: str | None = None,
         enforces: Iterable[str] = (),
-        seen_s: float | None = None,
+        newest_at_s: float | None = None,
         owners: CommitOwners | None = None,
     ) -> None:
         check_operation(operation, user_metadata, table=storage.root)
@@ -105,10 +106,10 @@ class OptimisticTransaction:
         self._parameters = parameter_texts(operation_parameters, table=storage.root)
         self._user_metadata = user_metadata
         self._enforced = frozenset(check_texts("enforces", enforces, _FEATURES, table=storage.root))
-        self._seen_s = seen_s
+        self._newest_at_s = newest_at_s
         self._owners = CommitOwners() if owners is None else owners
         self._owned: OwnedTable | None = None
-        self._staged = StagedActions()
+        self._staged = StagedActions(storage.root)
         self._reads = Reads()
         self._was_sent = False
         if unknown := sorted(self._enforced - FEATURES.keys()):
@@ -119,7 +120,7 @@ class OptimisticTransaction:
         if snapshot is None:
             check_no_stale_log(storage)
         else:
-            # Asked again before each attempt; refusing at once saves the work of writing data.
+            # Each attempt checks it again. An early error saves the work of writing data.
             check_writable(
                 snapshot.protocol,
                 snapshot.metadata,
@@ -138,17 +139,18 @@ class OptimisticTransaction:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The version that the change is based on, None for a new table.
+        """The version that the change is based on; None for a new table.
 
-        What is found out by it isn't noted: for anything that the change relies on ask the transaction
-        (`read_files`, `read_table`, `transaction_version`, `read_domain`). Protocol and metadata are
-        relied on in any case.
+        The transaction doesn't record what you read from it. If your change relies on files, transaction
+        identifiers or metadata domains, read them with `read_files`, `read_table`, `transaction_version`
+        and `read_domain`, so that concurrent changes of them are conflicts. Concurrent changes of protocol
+        and metadata are always checked.
         """
         return self._snapshot
 
     @property
     def base(self) -> Snapshot:
-        """As `snapshot`, for those who change a table that is there.
+        """The version that the change is based on, for changes of an existing table.
 
         Raises:
             InvalidArgumentError: the table is new.
@@ -157,13 +159,13 @@ class OptimisticTransaction:
 
     @property
     def read_version(self) -> int | None:
-        """The number of the version that the change is based on, None for a new table."""
+        """The number of the version that the change is based on; None for a new table."""
         return self._snapshot.version if self._snapshot else None
 
     def read_table(self) -> Snapshot:
-        """The snapshot that the change is based on, noted as read whole.
+        """Record that the whole table was read, and return the snapshot that the change is based on.
 
-        A commit made meanwhile that adds or removes any file is a conflict then.
+        A concurrent commit that adds or removes any file is then a conflict.
 
         Raises:
             InvalidArgumentError: the table is new.
@@ -175,9 +177,9 @@ class OptimisticTransaction:
     def read_files(
         self, predicate: PredicateLike | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """The live files that may have rows for which a predicate is true, noted as read.
+        """Return the live files that may have rows that match a predicate, and record that they were read.
 
-        A commit made meanwhile is a conflict then if it removes one of these files, or adds one whose
+        A concurrent commit is then a conflict if it removes one of these files, or adds a file whose
         partition values may match the predicate (edge case E8).
 
         Args:
@@ -190,7 +192,7 @@ class OptimisticTransaction:
         snapshot = self._existing()
         expression = None
         if predicate is not None:
-            # Once: what other writers add meanwhile is held against the same expression.
+            # Parsed once: the files of concurrent commits are compared with the same expression.
             expression = as_expression(predicate, snapshot.schema, table=self.table)
         wanted = [*columns, "path"] if columns and not isinstance(columns, str) else columns
         files = snapshot.files(columns=wanted, predicate=expression)
@@ -199,9 +201,9 @@ class OptimisticTransaction:
         return files if columns is None else files.select(list(columns))
 
     def note_read(self, files: pa.Table) -> None:
-        """Note files of the snapshot as read, by whatever way they were found.
+        """Record that files of the snapshot were read, however they were found.
 
-        A commit made meanwhile is a conflict then if it removes one of them, not if it adds others.
+        A concurrent commit is then a conflict if it removes one of them, but not if it adds others.
 
         Args:
             files: rows of `Snapshot.files`, with the column ``path``.
@@ -209,12 +211,13 @@ class OptimisticTransaction:
         self._reads.paths.append(files["path"])
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The last transaction of an application; one set meanwhile is a conflict then.
+        """Return an application's last transaction, if any, and record that it was read.
 
-        PROTOCOL.md, "Transaction Identifiers".
+        A concurrent commit that sets the application's transaction is then a conflict. PROTOCOL.md,
+        "Transaction Identifiers".
 
         Raises:
-            InvalidArgumentError: the application is no text.
+            InvalidArgumentError: the application isn't a text.
         """
         check_text("app_id", app_id, table=self.table)
         self._reads.app_ids.add(app_id)
@@ -222,26 +225,27 @@ class OptimisticTransaction:
         return txn.version if txn else None
 
     def read_domain(self, domain: str) -> DomainMetadata | None:
-        """A metadata domain; one set or removed meanwhile is a conflict then.
+        """Return a metadata domain, if there is one, and record that it was read.
 
-        PROTOCOL.md, "Domain Metadata".
+        A concurrent commit that sets or removes the domain is then a conflict. PROTOCOL.md, "Domain
+        Metadata".
 
         Raises:
-            InvalidArgumentError: the domain is no text.
+            InvalidArgumentError: the domain isn't a text.
         """
         check_text("domain", domain, table=self.table)
         self._reads.domains.add(domain)
         return self._snapshot.domains.get(domain) if self._snapshot else None
 
     def add_file(self, file: AddFile) -> None:
-        """Stage a data file; it must be written already."""
+        """Stage a data file. The file itself must be written already."""
         self._staged.adds.append(file)
 
     def add_files(self, files: Iterable[AddFile]) -> None:
-        """Stage data files; they must be written already.
+        """Stage data files. The files themselves must be written already.
 
         Raises:
-            InvalidArgumentError: they are no list. What is in it is looked at by `commit`.
+            InvalidArgumentError: this is no list. `commit` checks its items.
         """
         check_list("files", files, _FILES, table=self.table)
         self._staged.adds.extend(files)
@@ -251,20 +255,20 @@ class OptimisticTransaction:
         self._staged.removes.append(file)
 
     def remove_files(self, rows: pa.Table, *, data_change: bool = True) -> None:
-        """Stage the logical removal of data files, as rows of `read_files` or `Snapshot.files`.
+        """Stage the logical removal of data files, given as rows of `read_files` or `Snapshot.files`.
 
         Example:
             ``transaction.remove_files(transaction.read_files("day = '2026-01-01'"))``
 
         Args:
-            rows: a row for each file, with the columns ``path`` and ``deletionVector`` at least; what
-                else a removal says is taken from the rows, or else from the table.
-            data_change: False where the commit only rearranges data: the rows of the files are in files
-                that it adds.
+            rows: one row for each file, with at least the columns ``path`` and ``deletionVector``. The
+                other fields of a ``remove`` come from the rows, or else from the table.
+            data_change: False if the commit only rearranges data, so that it adds other files with the same
+                rows.
 
         Raises:
-            InvalidArgumentError: these are no rows of files, or a column is missing. Whether the table has
-                the files is looked at by `commit`.
+            InvalidArgumentError: these are no rows of files, or a column is missing. `commit` checks
+                whether the table has the files.
         """
         base = self._existing()
         features = supported_features(base.protocol)
@@ -273,26 +277,26 @@ class OptimisticTransaction:
         self._staged.removes.extend(remove_actions(rows, data_change=data_change))
 
     def add_cdc_file(self, file: AddCdcFile) -> None:
-        """Stage a file of changed rows (PROTOCOL.md, "Add CDC File"); it must be written already."""
+        """Stage a change data file, which must be written already (PROTOCOL.md, "Add CDC File")."""
         self._staged.cdc.append(file)
 
     def add_cdc_files(self, files: Iterable[AddCdcFile]) -> None:
-        """Stage files of changed rows; see `add_cdc_file`, and `add_files` for the errors."""
+        """Stage change data files; see `add_cdc_file`, and `add_files` for the errors."""
         check_list("files", files, _CDC_FILES, table=self.table)
         self._staged.cdc.extend(files)
 
     def use_identity_values(self, column: str, furthest: int) -> None:
-        """Tell which values of an identity column the staged files hold.
+        """Record which values of an identity column the staged files contain.
 
-        The commit moves the column's high water mark, which is part of the table's metadata
-        (PROTOCOL.md, "Identity Columns").
+        The commit moves the column's high water mark, which is part of the table's metadata (PROTOCOL.md,
+        "Identity Columns").
 
         Args:
             column: the column's logical name.
-            furthest: the highest value in the files; the lowest where the column's step is negative.
+            furthest: the highest value in the files; the lowest if the column's step is negative.
 
         Raises:
-            InvalidArgumentError: the name is no text.
+            InvalidArgumentError: the name isn't a text.
         """
         check_text("column", column, table=self.table)
         self._staged.identity_marks[column] = furthest
@@ -300,62 +304,48 @@ class OptimisticTransaction:
     def set_transaction(self, app_id: str, version: int) -> None:
         """Stage the transaction identifier of an application (PROTOCOL.md, "Transaction Identifiers").
 
-        Whoever sets one has decided so by the one that was there, wherever it was looked up; so a
-        commit made meanwhile that sets the same application's is a conflict, as if by
-        `transaction_version`. Otherwise two tries of one task could commit twice.
+        This also records that the application's identifier was read, as `transaction_version` does, because
+        the caller chose the new one by the last one, wherever it looked that up. Without the record two
+        tries of one task could both commit.
 
         Raises:
-            InvalidArgumentError: the application is no text, or the version no integer of 64 bits.
+            InvalidArgumentError: the application isn't a text, or the version isn't a 64-bit integer.
         """
-        check_identifier(app_id, version, table=self.table)
+        self._staged.set_transaction(app_id, version, now_ms=now_ms())
         self._reads.app_ids.add(app_id)
-        self._staged.transactions[app_id] = Txn(app_id, version, now_ms())
 
     def set_domain(self, domain: str, configuration: str) -> None:
         """Stage the configuration of a user's metadata domain (PROTOCOL.md, "Domain Metadata").
 
-        The table must support the feature ``domainMetadata``. A commit made meanwhile that sets or
-        removes the same domain is a conflict.
+        The table must support the feature ``domainMetadata``. A concurrent commit that sets or removes the
+        same domain is a conflict.
 
         Raises:
-            InvalidArgumentError: the domain belongs to the protocol, which begins its own with
-                ``delta.``; or one of the two is no text.
+            InvalidArgumentError: the name begins with ``delta.``, so that the domain belongs to the
+                protocol; or an argument isn't a text.
         """
         check_text("configuration", configuration, table=self.table)
-        self._set_domain(DomainMetadata(domain, configuration))
+        self._staged.set_user_domain(DomainMetadata(domain, configuration))
 
     def remove_domain(self, domain: str) -> None:
         """Stage the removal of a user's metadata domain; see `set_domain`."""
-        self._set_domain(DomainMetadata(domain, "", removed=True))
+        self._staged.set_user_domain(DomainMetadata(domain, "", removed=True))
 
     def declare(self, intent: Intent) -> None:
-        """Stage what only the engine's own operations do; see `intent`.
+        """Stage an intent that only the engine's own operations have; see `intent`.
 
         Raises:
             InvalidArgumentError: the transaction has another purpose already.
         """
-        if isinstance(intent, SystemDomain):
-            self._staged.domains[intent.action.domain] = intent.action
-            return
-        if isinstance(intent, CheckedRows):
+        self._staged.declare(intent)
+        if isinstance(intent, RestoreVersion | CloneVersion | CheckedRows):
             self._reads.whole_table = True
-            self._staged.rows_checked = True
-            return
-        if self._staged.purpose is not None:
-            raise InvalidArgumentError(
-                f"a commit has one purpose: expected {type(self._staged.purpose).__name__}, found "
-                f"{type(intent).__name__}; use a transaction for each",
-                table=self.table,
-            )
-        if isinstance(intent, RestoreVersion | CloneVersion):
-            self._reads.whole_table = True
-        self._staged.purpose = intent
 
     def set_protocol(self, protocol: Protocol) -> None:
-        """Stage the table's protocol, which may support more than before, and not less.
+        """Stage the table's protocol. It must support all features that the table supports now.
 
         Raises:
-            InvalidArgumentError: it is no `Protocol`.
+            InvalidArgumentError: this is no `Protocol`.
         """
         check_type("protocol", protocol, Protocol, "a Protocol", table=self.table)
         self._staged.protocol = protocol
@@ -364,7 +354,7 @@ class OptimisticTransaction:
         """Stage the table's metadata.
 
         Raises:
-            InvalidArgumentError: they are no `Metadata`.
+            InvalidArgumentError: this is no `Metadata`.
         """
         check_type("metadata", metadata, Metadata, "a Metadata", table=self.table)
         self._staged.metadata = metadata
@@ -372,9 +362,8 @@ class OptimisticTransaction:
     def commit(self, *, operation_metrics: Mapping[str, int] | None = None) -> CommitResult:
         """Make the next version of the table.
 
-        May be called again after an error that came before anything was sent to the store, once
-        what was wrong is put right. From then on a second call is refused, whatever became of the
-        first one.
+        If an error occurs before anything is sent to the store, you may correct the cause and call this
+        again. After something was sent, a second call is refused, whatever the outcome of the first one.
 
         Args:
             operation_metrics: numbers for ``commitInfo.operationMetrics``.
@@ -382,18 +371,18 @@ class OptimisticTransaction:
         Raises:
             InvalidArgumentError: there is nothing to commit, the commit was tried already, or a metric is
                 no whole number.
-            CommitConflictError: a commit made meanwhile touches what this one relies on, or is gone so
-                that it can't be told what it touches.
-            TableAlreadyExistsError: the table was to be created and is there.
+            CommitConflictError: a concurrent commit changed what this one relies on; or it was cleaned up,
+                so that its changes aren't known.
+            TableAlreadyExistsError: the table was to be created, but exists.
             ConstraintViolationError: the staged actions break a rule.
-            UnsupportedFeatureError: the table needs something of writers that the engine lacks, or a
+            UnsupportedFeatureError: the table needs something of writers that the engine lacks, or has a
                 rule about rows that the writer doesn't enforce.
             InvalidTableError: protocol and metadata contradict the specification or each other.
             CommitOwnerUnavailableError: the table's commit owner can't be reached; nothing was committed.
-            CommitOwnerError: the table's commit owner doesn't take the commit.
-            CommitOutcomeUnknownError: the store, or the commit owner, failed so that it can't be told
-                whether the commit was made.
-            StorageError: the store failed and the commit was not made.
+            CommitOwnerError: the table's commit owner refuses the commit.
+            CommitOutcomeUnknownError: the store or the commit owner failed, and it is unknown whether the
+                commit was made.
+            StorageError: the store failed, and the commit was not made.
         """
         if self._was_sent:
             raise InvalidArgumentError(
@@ -419,7 +408,7 @@ class OptimisticTransaction:
                 provenance,
                 base=self._snapshot,
                 enforced=self._enforced,
-                seen_s=self._seen_s,
+                newest_at_s=self._newest_at_s,
                 owners=self._owners,
                 owned=self._owned,
             )
@@ -433,32 +422,3 @@ class OptimisticTransaction:
         if self._snapshot is None:
             raise InvalidArgumentError("a new table can't be read", table=self.table)
         return self._snapshot
-
-    def _set_domain(self, action: DomainMetadata) -> None:
-        check_text("domain", action.domain, table=self.table)
-        if action.is_system_controlled:
-            raise InvalidArgumentError(
-                f"the metadata domain {action.domain!r} belongs to the protocol; take a name that "
-                "doesn't begin with 'delta.'",
-                table=self.table,
-            )
-        self._staged.domains[action.domain] = action
-
-
-def check_identifier(app_id: object, version: object, *, table: str) -> None:
-    """Make sure that an application id and a version can be a transaction identifier.
-
-    Raises:
-        InvalidArgumentError: they can't.
-    """
-    whole = isinstance(version, int) and not isinstance(version, bool) and _fits(version)
-    if not (isinstance(app_id, str) and whole):
-        raise InvalidArgumentError(
-            "a transaction identifier is a text and an integer of 64 bits, found "
-            f"{app_id!r} and {version!r}",
-            table=table,
-        )
-
-
-def _fits(number: int) -> bool:
-    return -(2**63) <= number < 2**63

@@ -1,4 +1,4 @@
-"""Make unique texts for ids and physical names."""
+"""Unique texts for ids and physical names."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["unique_text"]
 
 
 def unique_text() -> str:
-    """A random UUID."""
+    """Make a random UUID."""
     return str(uuid.uuid4())

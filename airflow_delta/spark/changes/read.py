@@ -28,7 +28,7 @@ from pyspark.sql import types as T  # noqa: N812
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.changes.file_changes import CHANGE_TYPE, COMMIT_VERSION
 from airflow_delta.engine.changes.plan import COMMIT_TIMESTAMP, ChangePlan
-from airflow_delta.engine.changes.row_selection import named_rows
+from airflow_delta.engine.changes.row_selection import read_entry_rows
 from airflow_delta.engine.commit.owner import CommitOwner
 from airflow_delta.engine.errors import (
     InvalidTableError,
@@ -194,7 +194,7 @@ class _ChangeReader:
             rows,
             pa.array(numbers),
             facts,
-            vectors=named_rows(
+            vectors=read_entry_rows(
                 entries["deletionVector"],
                 entries["selectionVector"],
                 self._storage,

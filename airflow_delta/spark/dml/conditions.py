@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["ChosenFiles", "choose_files"]
+__all__ = ["ChosenFiles", "check_condition", "choose_files"]
 
 _NUMBER = "__delta_number"
 
@@ -65,7 +65,7 @@ def choose_files(
     if condition is None:
         live = transaction.read_table().files()
         return ChosenFiles(live, live.slice(0, 0))
-    schema = frame_schema(target.schema)
+    schema = frame_schema(base.schema)
     referenced = _referenced_columns(spark, schema, condition, target.table)
     pruning = pruning_expression(spark, schema, condition)
     candidates = transaction.read_files(pruning)
@@ -81,6 +81,21 @@ def choose_files(
     return ChosenFiles(candidates.filter(pc.invert(has_others)), candidates.filter(has_others))
 
 
+def check_condition(spark: SparkSession, target: WriteTarget, condition: Column | str) -> None:
+    """Check a condition on the rows of a table.
+
+    Args:
+        spark: the session.
+        target: the table, which exists; columns that its commit adds can't be in the condition.
+        condition: the condition.
+
+    Raises:
+        InvalidArgumentError: see `choose_files`.
+    """
+    assert target.base is not None
+    _referenced_columns(spark, frame_schema(target.base.schema), condition, target.table)
+
+
 def _referenced_columns(
     spark: SparkSession, schema: T.StructType, condition: Column | str, table: str
 ) -> set[str]:
@@ -90,7 +105,7 @@ def _referenced_columns(
     except AnalysisException as error:
         raise InvalidArgumentError(
             f"Spark can't resolve the condition {condition} with the columns of the table: "
-            f"{str(error).partition(chr(10))[0]}",
+            f"{str(error).strip().partition(chr(10))[0]}",
             table=table,
         ) from error
     found = plan.condition()

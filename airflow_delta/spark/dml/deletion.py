@@ -29,9 +29,10 @@ from airflow_delta.spark.dml.removed_rows import (
     writes_deletion_vectors,
 )
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
+from airflow_delta.spark.writer.target import target_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from airflow_delta.engine import DeltaTable
     from airflow_delta.spark.writer.new_files import NewFiles
@@ -119,7 +120,8 @@ def stage_deletion(
     )
     if not chosen.partial.num_rows:
         return found
-    located = SnapshotReader(spark, table, target.base).located_rows(chosen.partial)
+    reader = SnapshotReader(spark, table, target.base)
+    located = reader.located_rows(chosen.partial)
     matches = located if condition is None else located.where(condition)
     rows, _ = collect_rows(matches, table=target.table)
     if not rows:
@@ -127,14 +129,17 @@ def stage_deletion(
     removed = remove_rows(spark, table, target, chosen.partial, rows, new_files)
     changes = 0
     if keeps_change_data(target) and removed.num_added_files:
-        changes = stage_changes(_deleted(matches), target, new_files)
+        # The rows that were found, and not the condition again, which may know the time by now.
+        deleted = reader.located_rows(chosen.partial, only=rows)
+        # They have the columns from before the commit, which may add some.
+        changes = stage_changes(
+            deleted.withColumn(CHANGE_TYPE, F.lit("delete")),
+            target_of(target.transaction),
+            new_files,
+        )
     return Deletion(
         found.num_whole_files, found.num_whole_bytes, found.num_whole_rows, removed, changes
     )
-
-
-def _deleted(matches: DataFrame) -> DataFrame:
-    return matches.withColumn(CHANGE_TYPE, F.lit("delete"))
 
 
 def _live_rows(files: pa.Table) -> int | None:

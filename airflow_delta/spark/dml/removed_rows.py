@@ -31,9 +31,8 @@ from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.rewrite.files import FileRewriter
-from airflow_delta.spark.writer.layout import target_layout
 from airflow_delta.spark.writer.log_actions import live_files
-from airflow_delta.spark.writer.statistics import file_statistics, json_text
+from airflow_delta.spark.writer.statistics import json_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,27 +179,28 @@ def _add_with_vectors(
                 add,
                 deletion_vector=vector,
                 data_change=True,
-                stats=_wide_statistics(table, target, add),
+                stats=_wide_statistics(table, add),
             )
             for add, vector in zip(adds, vectors, strict=True)
         ]
     )
 
 
-def _wide_statistics(table: DeltaTable, target: WriteTarget, add: AddFile) -> str:
+def _wide_statistics(table: DeltaTable, add: AddFile) -> str:
     """The statistics of a file that gets a deletion vector: its bounds need not be those of live rows."""
-    text = add.stats
-    if text is None or num_records(pa.chunked_array([[text]], pa.string()))[0].as_py() is None:
-        text = file_statistics(_footer(table, add.path, add.size), target_layout(target).statistics)
     try:
-        stats = json.loads(text, parse_float=Decimal)
+        stats = json.loads(add.stats or "{}", parse_float=Decimal)
     except ValueError as error:
         raise InvalidTableError(
             f"the statistics of the file {add.path!r} are no JSON: repair them by "
             "DeltaTable.repair_statistics",
-            table=target.table,
+            table=table.uri,
             path=add.path,
         ) from error
+    if stats.get("numRecords") is None:
+        # Deletion vectors need it. The footer's bounds aren't used: another writer may have written the
+        # columns in another order.
+        stats["numRecords"] = int(_footer(table, add.path, add.size).num_rows)
     if add.deletion_vector is not None and stats.get("tightBounds", True):
         live = stats["numRecords"] - add.deletion_vector.cardinality
         stats["nullCount"] = _physical_nulls(stats.get("nullCount", {}), live, stats["numRecords"])

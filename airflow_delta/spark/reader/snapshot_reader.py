@@ -31,6 +31,7 @@ from pyspark.sql import types as T  # noqa: N812
 from airflow_delta.engine import DeltaTable, Snapshot
 from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
+from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, frame_schema
@@ -140,24 +141,30 @@ class SnapshotReader:
             return self._spark.createDataFrame([], schema)
         return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
-    def located_rows(self, adds: pa.Table) -> DataFrame:
+    def located_rows(
+        self, adds: pa.Table, *, only: Mapping[int, BitMap64] | None = None
+    ) -> DataFrame:
         """Read the rows of some files, with where they are.
 
         Args:
             adds: the files, with the columns that `rows` needs.
+            only: the row indexes to read, by the index of the file; None: all rows that aren't deleted.
 
         Returns:
             All columns of the table, then `LOCATION_FILE`, the index of the file in ``adds``, and
             `LOCATION_ROW`, the index of the row in the file, counting deleted rows.
 
         Raises:
-            UnsupportedFeatureError: Spark has no row index for such files.
+            UnsupportedFeatureError: Spark has no row index for such files, or the table has a column with
+                one of these two names.
         """
         self._need_row_index("changes of rows")
+        self._refuse_location_columns()
         self._prepare_session()
         schema, mode, partitioning = self._snapshot.schema, self._mode, self._partition_columns
         stored = file_schema(schema, mode=mode, without=partitioning)
-        rows = self.file_rows(adds, stored, partition_facts(adds, schema, partitioning, mode))
+        facts = partition_facts(adds, schema, partitioning, mode)
+        rows = self.file_rows(adds, stored, facts, vectors=only, selects=only is not None)
         return rows.select(
             *table_columns(self._spark, schema, partitioning, mode),
             F.col(FILE_NUMBER).alias(LOCATION_FILE),
@@ -171,6 +178,7 @@ class SnapshotReader:
         facts: Facts,
         *,
         vectors: Mapping[int, BitMap64] | None = None,
+        selects: bool = False,
     ) -> DataFrame:
         """Read the stored rows of some files, without those that deletion vectors delete.
 
@@ -181,6 +189,7 @@ class SnapshotReader:
             facts: the per-file values to join.
             vectors: the rows to leave out, by the index of the file; None: what the files' own deletion
                 vectors delete.
+            selects: whether to read just the rows of ``vectors`` instead.
 
         Returns:
             The columns of `airflow_delta.spark.reader.file_rows`, where a file's number is its index in
@@ -201,7 +210,17 @@ class SnapshotReader:
         if not vectors and not facts:
             return rows
         numbers = pa.array(np.arange(adds.num_rows, dtype=np.int64))
-        return with_facts(self._spark, rows, numbers, facts, vectors=vectors)
+        chosen = F.lit(True) if selects else None
+        return with_facts(self._spark, rows, numbers, facts, vectors=vectors, selects=chosen)
+
+    def _refuse_location_columns(self) -> None:
+        own = {name.lower() for name in self._snapshot.schema.names}
+        if taken := sorted({LOCATION_FILE, LOCATION_ROW} & own):
+            raise UnsupportedFeatureError(
+                f"the table has the columns {taken}, whose names are needed to find the rows to change: "
+                "rename them",
+                table=self._snapshot.table,
+            )
 
     def vectors(self, adds: pa.Table) -> Mapping[int, BitMap64]:
         """Read the deletion vectors of some files, by the index of the file.

@@ -30,6 +30,9 @@ _LONG = 1 << 63
 _TASK_BITS = 33
 """``monotonically_increasing_id`` is the task's number, and the row's in the lower 33 bits."""
 
+_MOST_TASKS = 1 << 16
+"""The number of tasks that a plan may have whose tasks aren't known."""
+
 
 def with_identities(rows: DataFrame, columns: Sequence[IdentityColumn], *, table: str) -> DataFrame:
     """Fill identity columns.
@@ -90,6 +93,8 @@ def _stride(rows: DataFrame) -> int:
 
     A plan without a shuffle says how many tasks it has. Adaptive execution decides on the tasks behind a
     shuffle later: it joins small parts, and may cut large ones, so the planned number is taken eightfold.
+    Its plan says nothing about rows that come past the shuffle, such as those of a scan that is joined with
+    a broadcast aggregate. So the number is at least one that few jobs have tasks.
     """
     execution: Any = rows._jdf.queryExecution()  # noqa: SLF001
     plan = execution.executedPlan()
@@ -97,4 +102,4 @@ def _stride(rows: DataFrame) -> int:
         return int(execution.toRdd().getNumPartitions()) + 1
     planned = int(plan.outputPartitioning().numPartitions())
     shuffled = int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))
-    return 8 * max(planned, shuffled, 1) + 1
+    return max(8 * max(planned, shuffled), _MOST_TASKS) + 1

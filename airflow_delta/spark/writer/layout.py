@@ -266,8 +266,11 @@ def _stored(column: Column, data_type: DataType) -> Column:
 
 
 def _unused(name: str, taken: set[str]) -> str:
-    """A name for a directory that is no column of the files, ignoring case."""
-    for candidate in _candidates(name):
+    """A name for a directory that is no column of the files, ignoring case.
+
+    Spark hides directories whose names begin with a dot.
+    """
+    for candidate in _candidates(name.lstrip(".") or "partition"):
         if candidate.lower() not in taken:
             taken.add(candidate.lower())
             return candidate

@@ -9,6 +9,7 @@ Spec: PROTOCOL.md, "Add File and Remove File", "Per-file Statistics", "Iceberg C
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -17,7 +18,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import AddFile
-from airflow_delta.engine.errors import CommitConflictError, ConstraintViolationError
+from airflow_delta.engine.errors import (
+    CommitConflictError,
+    ConstraintViolationError,
+    DeltaWarning,
+    StorageError,
+)
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.paths import encode_path, resolve
@@ -80,6 +86,16 @@ class NewFiles:
     ) -> None:
         if self._is_kept:
             return
+        try:
+            self._delete()
+        except StorageError as failure:
+            if error is None:
+                raise
+            # The error that has ended the write is the one to be raised.
+            left = f"the files in {self.directory!r} couldn't be deleted: {failure.message}"
+            warnings.warn(DeltaWarning(f"{self.storage.root}: {left}"), stacklevel=2)
+
+    def _delete(self) -> None:
         for directory in (self.directory, *self._others):
             self.storage.delete([info.path for info in self.storage.walk(directory)])
         self.storage.delete(self._paths)

@@ -30,6 +30,7 @@ from airflow_delta.engine.features.column_mapping import partition_fields
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.schema import DOUBLE, FLOAT, StructField
 from airflow_delta.spark.dml.change_files import stage_inserts
+from airflow_delta.spark.dml.conditions import check_condition
 from airflow_delta.spark.dml.deletion import stage_deletion
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_delta.spark.writer.request import WriteRequest
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["Replaced", "stage_replacement"]
+__all__ = ["Replaced", "check_replacement", "stage_replacement"]
 
 _MOST_PARTITIONS = 200
 """How many partitions are noted as read one by one; beyond that the whole table is."""
@@ -70,6 +71,22 @@ class Replaced:
             "numRemovedBytes": self.num_bytes,
             **(self.more_metrics or {}),
         }
+
+
+def check_replacement(spark: SparkSession, request: WriteRequest, target: WriteTarget) -> None:
+    """Check the condition of an overwrite, before anything is written.
+
+    Args:
+        spark: the session.
+        request: what to do.
+        target: the table.
+
+    Raises:
+        InvalidArgumentError: Spark can't resolve the condition with the columns of the table, or it isn't
+            the same for a row each time, or has a subquery.
+    """
+    if request.replace_where is not None and target.base is not None:
+        check_condition(spark, target, request.replace_where)
 
 
 def stage_replacement(

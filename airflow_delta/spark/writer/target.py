@@ -218,7 +218,8 @@ def _begin(request: WriteRequest) -> OptimisticTransaction:
         enforces=sorted(ENFORCED | without_cdc),
     )
     partition_by = transaction.base.metadata.partition_columns
-    if not request.overwrite_schema and request.partition_by not in ((), partition_by):
+    writes = request.mode in ("append", "overwrite")
+    if writes and not request.overwrite_schema and request.partition_by not in ((), partition_by):
         raise InvalidArgumentError(
             f"the table is partitioned by {list(partition_by)}, not by "
             f"{list(request.partition_by)}: leave partition_by out, or define the table anew by "

@@ -31,7 +31,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files, write_new_files
-from airflow_delta.spark.writer.replacement import stage_replacement
+from airflow_delta.spark.writer.replacement import check_replacement, stage_replacement
 from airflow_delta.spark.writer.request import WriteRequest, check_request
 from airflow_delta.spark.writer.target import WriteTarget, existing_target, new_target
 
@@ -211,6 +211,7 @@ def _without_writing(
 
 def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> WriteResult:
     transaction = target.transaction
+    check_replacement(rows.sparkSession, request, target)
     with NewFiles(request.table.storage) as files:
         write_new_files(rows, request, target, files)
         removed = stage_replacement(rows.sparkSession, request, target, files)

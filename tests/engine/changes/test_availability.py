@@ -21,7 +21,7 @@ def table_of(root: Path, *history: list[dict[str, Any]]) -> DeltaTable:
     return DeltaTable(str(root))
 
 
-def test_a_feed_turned_on_later_is_told_from_there_on(tmp_path: Path) -> None:
+def test_a_feed_turned_on_later_is_available_from_there_on(tmp_path: Path) -> None:
     table = table_of(tmp_path, [PROTOCOL, OFF], [], [], [ON], [])
     assert table.changes(3).files["path"].to_pylist() == ["f3", "f4"]
     with pytest.raises(ChangesNotAvailableError, match="in version 2 delta") as caught:

@@ -61,14 +61,14 @@ def test_both_ends_belong_to_the_range(
 
 
 def test_consecutive_periods_tell_every_commit_once(table: DeltaTable) -> None:
-    told = [
+    found = [
         version
         for begin in range(500, 3500, 1000)
         for version in table.changes(at(begin), at(begin + 999))
         .files["_commit_version"]
         .to_pylist()
     ]
-    assert told == [0, 1, 2]
+    assert found == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("start", "end"), [(4, None), (0, 4), (4, 9)])

@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
 from airflow_delta.engine.changes.plan import plan_changes
-from airflow_delta.engine.changes.row_selection import named_rows
+from airflow_delta.engine.changes.row_selection import read_entry_rows
 from airflow_delta.engine.errors import ChangesNotAvailableError, CorruptLogError
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.storage.base import Storage
@@ -51,14 +51,14 @@ def table_of(root: Path, *history: list[dict[str, Any]], **options: Any) -> Delt
     return DeltaTable(str(root))
 
 
-def told(table: DeltaTable, start: int, end: int | None = None) -> list[tuple[Any, ...]]:
+def found_changes(table: DeltaTable, start: int, end: int | None = None) -> list[tuple[Any, ...]]:
     """Path, kind and version of each entry."""
     columns = ["path", "_change_type", "_commit_version"]
     rows = table.changes(start, end).files.select(columns).to_pylist()
     return [tuple(row.values()) for row in rows]
 
 
-# Rows, as far as the log and the number of rows in a file tell them.
+# Rows, as far as they follow from the log and the number of rows in a file.
 
 
 def rows_named(entry: dict[str, Any], storage: Storage) -> BitMap64:
@@ -67,7 +67,7 @@ def rows_named(entry: dict[str, Any], storage: Storage) -> BitMap64:
         pa.chunked_array([pa.array([entry[name]], DELETION_VECTOR_TYPE)])
         for name in ("deletionVector", "selectionVector")
     ]
-    return named_rows(*columns, storage, table="t")[0]
+    return read_entry_rows(*columns, storage, table="t")[0]
 
 
 def counts(table: DeltaTable, start: int, end: int) -> Counter[tuple[int, str]]:
@@ -163,9 +163,14 @@ def model_rows(history: list[list[Step]]) -> list[set[tuple[str, int]]]:
 def as_log(history: list[list[Step]]) -> list[list[dict[str, Any]]]:
     """The history as commits, after a version 0 that makes the table."""
     makers = {"add": lambda path: add(path, stats=STATS), "remove": remove}
-    told = [[with_vector(makers[k](path), gone) for k, path, gone in steps] for steps in history]
+    found_changes = [
+        [with_vector(makers[k](path), gone) for k, path, gone in steps] for steps in history
+    ]
     note = {"commitInfo": {"operation": "TEST"}}
-    return [[PROTOCOL, metadata(configuration=FEED_ON)], *([note, *actions] for actions in told)]
+    return [
+        [PROTOCOL, metadata(configuration=FEED_ON)],
+        *([note, *actions] for actions in found_changes),
+    ]
 
 
 def rows_of(entry: dict[str, Any], table: MemoryTable) -> list[tuple[str, int]]:
@@ -199,14 +204,14 @@ def test_the_changes_of_each_version_are_the_difference_of_its_rows(
             assert sorted(changed["delete"]) == sorted(before - after)
 
 
-def test_a_version_with_change_data_tells_nothing_else(tmp_path: Path) -> None:
+def test_a_version_with_change_data_files_has_no_other_changes(tmp_path: Path) -> None:
     table = table_of(
         tmp_path,
         [add("old")],
         [remove("old"), add("new"), cdc("_change_data/c.parquet", partitionValues={"p": None})],
         [remove("new")],
     )
-    assert told(table, 0) == [
+    assert found_changes(table, 0) == [
         ("old", "insert", 0),
         ("_change_data/c.parquet", None, 1),
         ("new", "delete", 2),
@@ -224,7 +229,7 @@ def test_moving_rows_to_other_files_changes_nothing(tmp_path: Path) -> None:
         with_vector(add("c", dataChange=False), [1]),
     ]
     table = table_of(tmp_path, [add("a"), add("c")], moved, [add("d")])
-    assert told(table, 1) == [("d", "insert", 2)]
+    assert found_changes(table, 1) == [("d", "insert", 2)]
 
 
 def test_a_restored_vector_undeletes_rows(tmp_path: Path) -> None:
@@ -268,7 +273,7 @@ def test_times_are_those_of_the_history(tmp_path: Path) -> None:
     assert times == [info.timestamp_ms for info in reversed(table.history())] == [1_000, 2_000]
 
 
-def test_added_columns_are_told_in_the_newest_schema(tmp_path: Path) -> None:
+def test_added_columns_are_in_the_newest_schema(tmp_path: Path) -> None:
     new = {"name": "new", "type": "long", "nullable": True, "metadata": {}}
     schema = {"type": "struct", "fields": [new, *SCHEMA["fields"]]}
     table = table_of(
@@ -290,7 +295,7 @@ def test_a_remove_without_partition_values_is_refused_where_rows_need_them(
 ) -> None:
     history = [[add("a", partitionValues={"part": "x"})], [remove("a")]]
     flat = table_of(tmp_path / "flat", *history)
-    assert told(flat, 1) == [("a", "delete", 1)]
+    assert found_changes(flat, 1) == [("a", "delete", 1)]
     parted = table_of(tmp_path / "parted", *history, partition_columns=["part"])
     with pytest.raises(ChangesNotAvailableError, match="remove of a in version 1") as caught:
         parted.changes(0)
@@ -316,5 +321,5 @@ def test_an_action_that_does_not_tell_whether_it_changed_data_is_refused(
     with pytest.raises(CorruptLogError, match=f"version 1 .*{file['path']}.*dataChange") as caught:
         table.changes(0)
     assert (caught.value.version, caught.value.path) == (1, "_delta_log/00000000000000000001.json")
-    # Where change data files tell the changes, nothing depends on it.
+    # If there are change data files, nothing depends on it.
     assert table.changes(2).files["path"].to_pylist() == ["c"]

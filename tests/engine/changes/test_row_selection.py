@@ -9,7 +9,7 @@ import pytest
 from pyroaring import BitMap64
 
 from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
-from airflow_delta.engine.changes.row_selection import named_rows
+from airflow_delta.engine.changes.row_selection import read_entry_rows
 from airflow_delta.engine.deletion_vectors import file_format, roaring
 from airflow_delta.engine.errors import CorruptLogError, DeletionVectorError
 from airflow_delta.engine.storage.memory import MemoryStorage
@@ -26,7 +26,7 @@ def test_the_rows_of_one_vector_less_those_of_the_other() -> None:
     newer, older = inline_vector([1, 5, 9, 2**40]), inline_vector([5, 7])
     selected = vectors(newer, None, older, None, older, older)
     deleted = vectors(older, None, newer, older, None, older)
-    named = named_rows(deleted, selected, STORAGE, table="t")
+    named = read_entry_rows(deleted, selected, STORAGE, table="t")
     rows = {number: list(bitmap) for number, bitmap in named.items()}
     assert rows == {0: [1, 9, 2**40], 2: [7], 3: [5, 7], 4: [5, 7], 5: []}
 
@@ -41,7 +41,7 @@ def test_vectors_at_absolute_paths_are_opened() -> None:
         "sizeInBytes": len(data),
         "cardinality": 2,
     }
-    named = named_rows(
+    named = read_entry_rows(
         vectors(inline_vector([5]), far),
         vectors(far, None),
         STORAGE,
@@ -61,7 +61,7 @@ def test_a_vector_that_is_gone_is_a_typed_error() -> None:
     }
     for columns in [(vectors(gone), vectors(None)), (vectors(None), vectors(gone))]:
         with pytest.raises(DeletionVectorError, match="can't be read"):
-            named_rows(*columns, STORAGE, table="t")
+            read_entry_rows(*columns, STORAGE, table="t")
 
 
 @pytest.mark.parametrize("field", ["storageType", "pathOrInlineDv", "sizeInBytes", "cardinality"])
@@ -70,4 +70,4 @@ def test_a_descriptor_without_a_field_is_a_typed_error(field: str) -> None:
     assert vector is not None
     lacking = vectors({**vector, field: None})
     with pytest.raises(CorruptLogError, match=field):
-        named_rows(lacking, vectors(None), STORAGE, table="t")
+        read_entry_rows(lacking, vectors(None), STORAGE, table="t")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from airflow_delta.engine.changes.schema_changes import incompatible_change
+from airflow_delta.engine.changes.schema_changes import find_incompatible_change
 from airflow_delta.engine.model.schema import (
     INTEGER,
     LONG,
@@ -31,7 +31,7 @@ def mapped(logical: str, physical: str) -> StructType:
 def change(
     older: StructType, newer: StructType, older_mode: str = "none", newer_mode: str = "none"
 ) -> str | None:
-    return incompatible_change(older, newer, older_mode=older_mode, newer_mode=newer_mode)
+    return find_incompatible_change(older, newer, older_mode=older_mode, newer_mode=newer_mode)
 
 
 INNER = struct(a=LONG)
@@ -90,7 +90,7 @@ def test_added_columns_and_nulls_lose_nothing(older: StructType, newer: StructTy
         ),
     ],
 )
-def test_everything_else_is_told(older: StructType, newer: StructType, reason: str) -> None:
+def test_every_other_change_is_named(older: StructType, newer: StructType, reason: str) -> None:
     found = change(older, newer)
     assert found is not None
     assert re.search(reason, found)

@@ -78,7 +78,7 @@ def properties(**configuration: str) -> TableProperties:
 
 
 def fields_of(node: Any, path: Sequence[str]) -> list[dict[str, Any]]:
-    """The list of the columns at a place of a schema's JSON."""
+    """The list of the columns at a path in a schema's JSON."""
     for name in path:
         if node["type"] == "struct":
             node = next(field["type"] for field in node["fields"] if field["name"] == name)
@@ -104,15 +104,15 @@ def test_columns_come_go_and_move_as_in_the_json(data: st.DataObject) -> None:
             continue  # what is around it was renamed or dropped
         names = [column["name"] for column in columns]
         name = data.draw(st.sampled_from(names))
-        place = data.draw(st.sampled_from([None, *(n for n in names if n != name)]))
+        after = data.draw(st.sampled_from([None, *(n for n in names if n != name)]))
         index = names.index(name)
         match data.draw(st.sampled_from(["add", "rename", "drop", "move"])):
             case "add":
                 new = f"new {number}"
-                index = 0 if place is None else names.index(place) + 1
+                index = 0 if after is None else names.index(after) + 1
                 columns.insert(index, {**NEW, "name": new})
                 field = StructField(new, INTEGER, metadata={"comment": "c"})
-                schema = add_fields(schema, path, [field], Position(place))
+                schema = add_fields(schema, path, [field], Position(after))
             case "rename":
                 columns[index]["name"] = f"old {number}"
                 schema = rename_field(schema, (*path, name), f"old {number}")
@@ -122,8 +122,8 @@ def test_columns_come_go_and_move_as_in_the_json(data: st.DataObject) -> None:
             case "move":
                 moved = columns.pop(index)
                 others = [column["name"] for column in columns]
-                columns.insert(0 if place is None else others.index(place) + 1, moved)
-                schema = move_field(schema, (*path, name), Position(place))
+                columns.insert(0 if after is None else others.index(after) + 1, moved)
+                schema = move_field(schema, (*path, name), Position(after))
     assert json.loads(schema_to_json(schema)) == model
 
 
@@ -188,10 +188,10 @@ def test_two_new_columns_of_one_name_are_refused() -> None:
         (("a", "x"), r"no column a\.x: a has element"),
         (("m", "element"), "m has key, value"),
         (("id", "x"), "id has nothing, as it is of the type long"),
-        (("a", "element"), r"a\.element is no column but the inside"),
+        (("a", "element"), r"a\.element is the content of a column"),
     ],
 )
-def test_places_that_are_not_there(path: tuple[str, ...], problem: str) -> None:
+def test_a_path_that_does_not_exist_is_refused(path: tuple[str, ...], problem: str) -> None:
     with pytest.raises(InvalidArgumentError, match=problem):
         drop_field(SCHEMA, path)
     with pytest.raises(InvalidArgumentError, match=problem):
@@ -218,9 +218,11 @@ def test_structure_that_makes_no_sense() -> None:
         InvalidArgumentError, match=r"s\.y can't be .* left of s; drop that instead"
     ):
         drop_field(drop_field(SCHEMA, ("s", "x")), ("s", "y"))
-    with pytest.raises(InvalidArgumentError, match="after='id': expected one of the neighbours"):
+    with pytest.raises(
+        InvalidArgumentError, match="after='id': expected a column of the same struct"
+    ):
         move_field(SCHEMA, ("id",), Position("id"))
-    with pytest.raises(InvalidArgumentError, match="a column has one place"):
+    with pytest.raises(InvalidArgumentError, match="expected only one of them"):
         position_of(first=True, after="id")
     # Another case of its own name is nobody else's.
     assert rename_field(SCHEMA, ("id",), "ID").names[0] == "ID"

@@ -125,7 +125,7 @@ def test_recorded_types_are_a_trace() -> None:
     changes = [{"fromType": "integer", "toType": "long"}]
     before = of({}, **{"delta.typeChanges": changes, "comment": "c"})
     assert metadata_traces("typeWidening", before, table="t") == (
-        "changes of type are recorded of the columns id",
+        "changes of type are recorded for the columns id",
     )
     after = without_recorded_types(before, table="t")
     assert metadata_traces("typeWidening", after, table="t") == ()

@@ -73,7 +73,7 @@ def test_whatever_was_inserted_the_next_value_is_new(
     assert all(
         abs(following - start) > abs(v - start) for v in values if _is_beyond(v, start, step)
     )
-    # The mark is the first place of the grid that no value lies behind, as the reference rounds it.
+    # The mark is the first possible value that is as far as all values, as in the reference.
     beyond = [abs(v - start) for v in values if _is_beyond(v, start, step)]
     assert mark == (next(g for g in grid if abs(g - start) >= max(beyond)) if beyond else None)
 

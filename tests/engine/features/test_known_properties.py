@@ -18,7 +18,7 @@ from airflow_delta.engine.model.properties import TableProperties
 
 
 class Asked(UserDict):  # type: ignore[type-arg]
-    """An empty configuration that notes what it is asked for."""
+    """An empty configuration that records which properties are read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ def test_the_feature_without_the_property_is_invalid() -> None:
         commit_owner(FEATURE, PLAIN)
 
 
-def test_what_may_be_unseen_is_told() -> None:
+def test_the_reason_why_commits_may_be_unseen() -> None:
     assert unseen_commits(frozenset(), PLAIN) is None
     assert "'commit-owner-1' may have ratified" in (unseen_commits(FEATURE, OWNED) or "")
     later = unseen_commits(frozenset({"coordinatedCommits-preview"}), PLAIN)
@@ -67,7 +67,7 @@ def test_a_table_is_given_away_and_taken_back() -> None:
 
 
 def test_a_table_gets_its_id_from_the_engine_and_its_owner_a_name() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"tbl: .*brings tableId='mine': leave it out"):
+    with pytest.raises(InvalidArgumentError, match=r"tbl: .*contains tableId='mine': omit it"):
         assign_owner({}, "owner", {"tableId": "mine"}, table_id="t-1", table="tbl")
     with pytest.raises(InvalidArgumentError, match=r"tbl: .*found an empty text"):
         assign_owner({}, "", {}, table_id="t-1", table="tbl")
@@ -141,7 +141,7 @@ ONE = {OWNER: "one", CONF: '{"tableId":"t-1","n":"1"}'}
         ({}, {OWNER: "one"}),
         (ONE, {}),
         (ONE, {**ONE, "delta.appendOnly": "true"}),
-        # The same, told otherwise.
+        # The same, spelled in another way.
         (ONE, {**ONE, CONF: '{"n": "1", "tableId": "t-1"}'}),
         ({OWNER: "one"}, {OWNER: "one"}),
         # What another engine has left behind keeps nobody from anything.
@@ -157,13 +157,13 @@ def test_changes_of_ownership_that_there_are(before: dict[str, str], after: dict
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
-        (ONE, {**ONE, OWNER: "two"}, "from 'one' to 'two': take the table back"),
-        (ONE, {OWNER: "one"}, f"{CONF} would change, by which the commit owner 'one'"),
+        (ONE, {**ONE, OWNER: "two"}, "from 'one' to 'two': first take the table back"),
+        (ONE, {OWNER: "one"}, f"{CONF} would change, but the commit owner 'one'"),
         (ONE, {**ONE, CONF: '{"tableId":"t-1","n":"2"}'}, f"{CONF} would change"),
         (ONE, {**ONE, CONF: '{"tableId":"t-2","n":"1"}'}, f"{CONF} would change"),
         ({OWNER: "one"}, ONE, f"{CONF} would change"),
-        (ONE, {CONF: ONE[CONF]}, f"{CONF} would stay while {OWNER} goes"),
-        ({}, {CONF: "{}"}, f"{CONF} would be there without {OWNER}"),
+        (ONE, {CONF: ONE[CONF]}, f"{CONF} would stay without {OWNER}"),
+        ({}, {CONF: "{}"}, f"{CONF} would be set without {OWNER}"),
     ],
 )
 def test_changes_of_ownership_that_there_are_not(

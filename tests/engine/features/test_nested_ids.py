@@ -69,7 +69,7 @@ def test_columns_without_any_get_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data_type", "places"),
+    ("data_type", "expected"),
     [
         (INTEGER, []),
         (StructType((StructField("a", ArrayType(INTEGER)),)), []),
@@ -80,5 +80,5 @@ def test_columns_without_any_get_no_key() -> None:
         ),
     ],
 )
-def test_the_places_that_belong_to_a_column(data_type: DataType, places: list[str]) -> None:
-    assert [".".join(place) for place in nested_paths(data_type)] == places
+def test_the_nested_paths_of_a_type(data_type: DataType, expected: list[str]) -> None:
+    assert [".".join(path) for path in nested_paths(data_type)] == expected

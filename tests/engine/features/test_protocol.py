@@ -257,7 +257,7 @@ def test_a_reader_writer_feature_that_only_writers_list_is_honoured_for_reading(
     half = protocol(3, 7, [], ["columnMapping"])
     check_readable(half, table="tbl")
     assert "columnMapping" in supported_features(half)
-    with pytest.raises(InvalidTableError, match="doesn't state them for readers"):
+    with pytest.raises(InvalidTableError, match="doesn't imply them for readers"):
         append(half)
     with pytest.raises(UnsupportedFeatureError, match="catalogManaged"):
         check_readable(protocol(1, 7, None, ["catalogManaged"]), table="tbl")
@@ -316,7 +316,7 @@ def test_rules_for_rows_bind_appends_while_they_are_in_use(
     ) as e:
         append(features(*listed), in_use)
     # It is for the writer to say so, and for nobody to drop.
-    assert e.value.message.endswith(f"declares it by enforces={listed[:1]}")
+    assert e.value.message.endswith(f"declares it with enforces={listed[:1]}")
     with pytest.raises(UnsupportedFeatureError, match=listed[0]):
         append(features(*listed), in_use, enforced={"appendOnly"})
     append(features(*listed), in_use, enforced={listed[0]})
@@ -332,14 +332,14 @@ def test_materialised_partition_columns_bind_appends_once_the_feature_is_support
     commit(listed)
 
 
-def test_what_can_be_declared_is_told_apart_from_what_can_not() -> None:
+def test_the_error_lists_the_features_that_can_be_declared() -> None:
     listed = protocol(1, 7, None, ["checkConstraints", "shinyNew"])
     in_use = metadata({"delta.constraints.c": "a > 0"})
     with pytest.raises(
         UnsupportedFeatureError, match="use an engine that supports the others"
     ) as e:
         append(listed, in_use)
-    assert "declares it by enforces=['checkConstraints']; use" in e.value.message
+    assert "declares it with enforces=['checkConstraints']; use" in e.value.message
 
 
 def test_a_legacy_table_is_judged_like_one_that_lists_the_features() -> None:

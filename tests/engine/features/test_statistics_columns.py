@@ -106,6 +106,6 @@ def test_lists_that_can_not(listed: str, problem: str) -> None:
         check_statistics_columns(SCHEMA, ["part"], properties(listed))
 
 
-def test_a_list_that_is_none_is_told() -> None:
+def test_a_malformed_list_is_refused() -> None:
     with pytest.raises(InvalidTableError, match=r"dataSkippingStatsColumns: 'my col' is no list"):
         check_statistics_columns(SCHEMA, ["part"], properties("my col"))

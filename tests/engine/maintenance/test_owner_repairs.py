@@ -154,7 +154,7 @@ def test_a_new_table_takes_the_configuration_of_its_owner(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"conf": {"backfill": "1"}}, "no commit owner"),
+        ({"conf": {"backfill": "1"}}, "conf is given without a commit owner"),
         ({"owner": 5}, "owner: expected a text or None"),
         ({"owner": ""}, "has a name"),
         ({"owner": "owner-db", "conf": '{"backfill": "1"}'}, "conf: expected a mapping"),
@@ -163,7 +163,7 @@ def test_a_new_table_takes_the_configuration_of_its_owner(
         ({"owner": "owner-db", "conf": {"tableId": "x"}}, "tableId"),
         (
             {"owner": "owner-db", "properties": {"delta.managedCommit.commitOwner": "owner-db"}},
-            "leave the properties out",
+            "omit the properties",
         ),
     ],
 )

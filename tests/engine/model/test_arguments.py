@@ -21,7 +21,7 @@ def test_what_is_no_text_is_refused(value: Any, optional: bool) -> None:
     assert str(caught.value) == f"tbl: name: expected {expected}, found {found}"
 
 
-def test_none_is_told_as_such() -> None:
+def test_the_message_names_none() -> None:
     check_text("name", None, optional=True)
     with pytest.raises(InvalidArgumentError, match=r"^name: .*, found None$"):
         check_text("name", None)

@@ -21,7 +21,7 @@ def test_an_add_keeps_zeroes() -> None:
     assert (written["size"], written["baseRowId"], written["defaultRowCommitVersion"]) == (0, 0, 0)
 
 
-def test_a_remove_tells_no_metadata_from_empty_metadata() -> None:
+def test_a_remove_distinguishes_missing_from_empty_metadata() -> None:
     assert "partitionValues" not in RemoveFile("p", data_change=True).to_json()
     extended = RemoveFile("p", data_change=True, extended_file_metadata=True, partition_values={})
     assert extended.to_json()["partitionValues"] == {}

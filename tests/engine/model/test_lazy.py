@@ -57,7 +57,7 @@ def test_an_instance_can_be_copied_and_pickled_with_what_it_knows() -> None:
         assert (same.numbers, same.computed) == ([7], [7])
 
 
-def test_the_class_tells_what_it_is() -> None:
+def test_the_class_has_its_docstring() -> None:
     assert Answer.numbers.__doc__ == "Some numbers."
 
 
@@ -94,7 +94,7 @@ def test_threads_that_ask_one_instance_wait_for_the_first() -> None:
     assert computed == [1]
 
 
-def test_a_value_may_be_asked_for_while_another_is_computed() -> None:
+def test_a_value_may_be_used_while_another_is_computed() -> None:
     class Chain:
         @lazy_property
         def first(self) -> int:

@@ -1,4 +1,4 @@
-"""Defaults as in the specification and the reference implementation; refusals that tell."""
+"""Defaults as in the specification and the reference implementation; refusals with messages."""
 
 from __future__ import annotations
 

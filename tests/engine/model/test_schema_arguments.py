@@ -26,7 +26,7 @@ def inside(data_type: Any) -> StructType:
 
 
 @pytest.mark.parametrize(
-    ("data_type", "place"),
+    ("data_type", "path"),
     [
         ("long", r"new_type\.s\.q"),
         (None, r"new_type\.s\.q"),
@@ -35,11 +35,9 @@ def inside(data_type: Any) -> StructType:
         (MapType(LONG, 3), r"new_type\.s\.q\.value"),  # type: ignore[arg-type]
     ],
 )
-def test_a_type_is_one_at_any_depth(data_type: Any, place: str) -> None:
+def test_a_type_is_one_at_any_depth(data_type: Any, path: str) -> None:
     check_data_type("new_type", inside(LONG))
-    with pytest.raises(
-        InvalidArgumentError, match=f"^tbl: {place}: expected a type .* LONG, found"
-    ):
+    with pytest.raises(InvalidArgumentError, match=f"^tbl: {path}: expected a type .* LONG, found"):
         check_data_type("new_type", inside(data_type), table="tbl")
 
 
@@ -52,7 +50,7 @@ def test_a_type_is_one_at_any_depth(data_type: Any, place: str) -> None:
         (StructField("q", LONG, "no"), r"fields\.q\.nullable: .* found the str 'no'"),  # type: ignore[arg-type]
         (StructField("q", LONG, metadata=3), r"fields\.q\.metadata: .* the int 3"),  # type: ignore[arg-type]
         (StructField("q", LONG, metadata={3: 1}), r"the keys of fields\.q\.metadata: .* int 3"),  # type: ignore[dict-item]
-        (StructField("q", LONG, metadata={"a": {1}}), r"\['a'\]: expected what JSON has.* \{1\}"),
+        (StructField("q", LONG, metadata={"a": {1}}), r"\['a'\]: expected a JSON value.* \{1\}"),
         (StructField("q", LONG, metadata={"a": float("nan")}), r"\['a'\]: .* the float nan"),
         (StructField("q", LONG, metadata={"a": [{"b": b""}]}), r"\['a'\]: .* the list"),
         (StructField("q", LONG, metadata={"a": {"b": {3: 1}}}), r"\['a'\]: .* the dict"),

@@ -60,4 +60,4 @@ def test_a_name_and_its_parts(parts: tuple[str, ...], text: str) -> None:
 def test_what_is_no_list_of_names(text: str, rest: str) -> None:
     with pytest.raises(InvalidTableError, match=re.escape(f"{text!r} is no list") + ".*") as error:
         split_names(text)
-    assert f"at {rest!r}: expected names between commas" in error.value.message
+    assert f"at {rest!r}: expected names separated by commas" in error.value.message

@@ -49,5 +49,5 @@ def test_the_times_of_a_commit() -> None:
         (timedelta(days=1200, hours=1, seconds=2.5), "1,200 days 1 hour 2.5 seconds"),
     ],
 )
-def test_a_duration_is_told_exactly(duration: timedelta, text: str) -> None:
+def test_a_duration_is_exact(duration: timedelta, text: str) -> None:
     assert duration_text(duration // timedelta(milliseconds=1)) == text

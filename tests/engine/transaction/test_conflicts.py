@@ -25,7 +25,8 @@ from airflow_delta.engine.model.actions import Metadata, Protocol, Txn
 from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
 from airflow_delta.engine.transaction.conflicts import CurrentCommit, check_conflicts
 from airflow_delta.engine.transaction.isolation import IsolationLevel
-from airflow_delta.engine.transaction.staged import Actions, Reads
+from airflow_delta.engine.transaction.reads import Reads
+from airflow_delta.engine.transaction.staged import Actions
 from airflow_delta.engine.transaction.winning_commits import load_concurrent_commits
 from tests.log_builder import SCHEMA, add, commit_path, metadata, remove, write_commit
 
@@ -428,7 +429,7 @@ def test_transactions(
 
 
 def test_a_transaction_that_is_merely_written_is_no_conflict(tmp_path: Path) -> None:
-    """The rule itself asks for lookups: `set_transaction` counts as one."""
+    """The rule itself needs lookups: `set_transaction` counts as one."""
     base = table_of(tmp_path).snapshot()
     write_commit(tmp_path, 1, txn_of("app"))
     (winner,) = load_concurrent_commits(base).winners
@@ -487,7 +488,7 @@ def test_added_files(tmp_path: Path, level: str, says: dict, mine: Mine) -> None
         (None, "b", True),
     ],
 )
-def test_what_was_read_is_told_by_partitions(
+def test_reads_are_compared_by_partition_values(
     tmp_path: Path, predicate: Any, part: str | None, conflict: bool
 ) -> None:
     def mine(txn: OptimisticTransaction) -> None:
@@ -535,7 +536,7 @@ def test_a_path_may_be_spelt_in_two_ways(tmp_path: Path) -> None:
         txn.commit()
 
 
-def test_what_two_tell_of_one_file_that_is_there_is_told_in_their_order(tmp_path: Path) -> None:
+def test_two_commits_that_add_a_live_file_again_take_effect_in_their_order(tmp_path: Path) -> None:
     theirs = add("a", partitionValues={"part": "a"}, dataChange=False, baseRowId=0,
                  defaultRowCommitVersion=0)  # fmt: skip
 
@@ -612,7 +613,7 @@ def test_one_file_has_many_spellings(tmp_path: Path) -> None:
 # Order
 
 
-def test_the_first_winner_in_the_way_is_told(tmp_path: Path) -> None:
+def test_the_error_names_the_first_conflicting_winner(tmp_path: Path) -> None:
     txn = table_of(tmp_path).transaction("WRITE")
     read_a(txn)
     write_commit(tmp_path, 1, added("b"))
@@ -622,7 +623,7 @@ def test_the_first_winner_in_the_way_is_told(tmp_path: Path) -> None:
         txn.commit()
 
 
-def test_of_several_conflicts_with_one_winner_the_weightiest_is_told(tmp_path: Path) -> None:
+def test_of_several_conflicts_with_one_winner_the_first_rule_decides(tmp_path: Path) -> None:
     theirs = [listing("clustering"), changed(user="y"), added(), remove("a")]
     order = [
         (theirs, ProtocolChangedError),

@@ -118,8 +118,8 @@ def test_a_table_is_given_to_an_owner_by_one_commit(
     assert conf["backfill"] == "on-request"
     # As Delta Spark has it: what was set, in JSON.
     assert actions["commitInfo"]["operation"] == "SET TBLPROPERTIES"
-    told = json.loads(actions["commitInfo"]["operationParameters"]["properties"])
-    assert told.keys() == {OWNER, CONF, "delta.enableInCommitTimestamps"}
+    recorded = json.loads(actions["commitInfo"]["operationParameters"]["properties"])
+    assert recorded.keys() == {OWNER, CONF, "delta.enableInCommitTimestamps"}
     status = table.commit_status()
     assert (status.owner, status.standing) == ("books", Standing.ACTIVE)
     assert append(table, "f2") == 4
@@ -151,7 +151,7 @@ def test_what_is_managed_by_the_owner_already_is_left_alone(
     for again in (table.convert_to_managed("books"), table.convert_to_managed("books", conf)):
         assert (again.version, again.owner, again.converted) == (4, "books", False)
     with pytest.raises(
-        InvalidArgumentError, match=r"the configuration \{'backfill': '2'\} and not"
+        InvalidArgumentError, match=r"the configuration \{'backfill': '2'\} instead of"
     ):
         table.convert_to_managed("books", {"backfill": "3"})
     other = DeltaTable(str(tmp_path), commit_owners={"books": owner, "other": WatchedOwner()})
@@ -165,7 +165,7 @@ def test_what_is_managed_by_the_owner_already_is_left_alone(
     [
         ("", None, "found an empty text"),
         (None, None, "owner: expected a text"),
-        ("books", {"tableId": "mine"}, "brings tableId='mine'"),
+        ("books", {"tableId": "mine"}, "contains tableId='mine'"),
         ("books", {"backfill": 2}, r"conf\['backfill'\]: expected a text, found the int 2"),
         ("books", "backfill", "conf: expected a mapping"),
     ],
@@ -442,8 +442,8 @@ def check(race: Race, outcomes: dict[str, object]) -> None:
     versions = [outcome for outcome in outcomes.values() if isinstance(outcome, int)]
     assert [by_version[version] for version in versions] == ["WRITE"] * len({*versions})
     assert [info.version for info in history] == [*range(newest.version, -1, -1)]
-    told = [info.timestamp_ms or 0 for info in history]
-    assert sorted(told, reverse=True) == told
+    recorded = [info.timestamp_ms or 0 for info in history]
+    assert sorted(recorded, reverse=True) == recorded
 
 
 @pytest.mark.parametrize("backfill", ["1", "on-request", "direct"])

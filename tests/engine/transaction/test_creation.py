@@ -36,7 +36,7 @@ SCHEMA = StructType(
             r"\['nowhere'\] are no columns of the table, which has id, part, many",
         ),
         (["PART"], r"\['PART'\] are no columns"),
-        (["part", "part"], "a column can partition a table once"),
+        (["part", "part"], "a column is listed twice"),
         (["many", "id", "part"], "these are all columns"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_commit_runs_at_the_level_of_the_table(level: str | None, actions: dic
     [
         {"adds": (MOVED,), "removes": (CLEARED,)},
         {"adds": (MOVED,), "cdc": (AddCdcFile("_change_data/c", {}, 1),)},
-        # Assigned ids are merged, whoever comes first.
+        # Assigned ids are merged, in any order.
         {
             "adds": (MOVED,),
             "domains": {"delta.rowTracking": DomainMetadata("delta.rowTracking", "{}")},

@@ -106,7 +106,7 @@ def test_commits_of_a_managed_table_are_files_that_its_owner_has_ratified(
         info, added = lines(tmp_path / commit.path)
         assert info["commitInfo"]["readVersion"] == n
         assert added["add"]["path"] == f"f{n}"
-    # To whoever sees the log alone there is version 0, and nothing tells of later ones.
+    # In the log alone there is version 0, and no sign of later ones.
     assert names(tmp_path) - unbackfilled == {f"{0:020}.json", f"{0:020}.crc"}
     assert live(opened(tmp_path, owner)) == {"f0", "f1", "f2"}
     assert Peer(tmp_path).version() == 0
@@ -232,9 +232,9 @@ def test_the_same_commit_is_made_once_though_its_outcome_was_unknown(
     owner.after.clear()
     append(table, "theirs")
     result = write()
-    [told] = [info for info in table.history() if info.version == 1]
+    [commit_info] = [info for info in table.history() if info.version == 1]
     assert (result.version, result.repeated) == (1, True)
-    assert result.timestamp_ms == told.in_commit_timestamp_ms
+    assert result.timestamp_ms == commit_info.in_commit_timestamp_ms
     assert live(table) == {"mine", "theirs"}
 
 
@@ -252,7 +252,7 @@ def test_without_its_owner_a_table_is_not_written(tmp_path: Path, owner: Watched
     assert names(tmp_path) == before
 
 
-def test_an_owner_out_of_reach_is_told_before_any_work_is_done(
+def test_an_unreachable_owner_is_an_error_before_any_work_is_done(
     tmp_path: Path, owner: WatchedOwner
 ) -> None:
     create(tmp_path, owner)
@@ -322,16 +322,19 @@ def dropping(*features: str, also: Change | None = None) -> Change:
         (dropping("managedCommit"), "but the protocol lacks the feature managedCommit"),
         (
             dropping("managedCommit", also=without(OWNER)),
-            f"{CONF} would stay while {OWNER} goes",
+            f"{CONF} would stay without {OWNER}",
         ),
         (dropping("inCommitTimestamp"), "lacks the features .'inCommitTimestamp'"),
         (
             dropping("managedCommit", "inCommitTimestamp", also=without(OWNER, CONF)),
-            f"lose the feature inCommitTimestamp, and {TIMESTAMPS} stay 'true'",
+            f"lose the feature inCommitTimestamp, but {TIMESTAMPS} would stay 'true'",
         ),
         (without(TIMESTAMPS), f"{TIMESTAMPS} is None: expected 'true'"),
         (without(**{TIMESTAMPS.replace(".", "_"): "false"}), f"{TIMESTAMPS} is 'false'"),
-        (without(**{OWNER.replace(".", "_"): "other"}), "from 'books' to 'other': take the table"),
+        (
+            without(**{OWNER.replace(".", "_"): "other"}),
+            "from 'books' to 'other': first take the table",
+        ),
         (without(CONF), f"{CONF} would change"),
         (without(**{CONF.replace(".", "_"): '{"tableId":"x"}'}), f"{CONF} would change"),
     ],
@@ -355,7 +358,7 @@ def test_a_managed_table_is_not_left_half_managed(
     ("change", "problem"),
     [
         (without(**{OWNER.replace(".", "_"): "books"}), "but the protocol lacks the feature"),
-        (without(**{CONF.replace(".", "_"): "{}"}), f"{CONF} would be there without {OWNER}"),
+        (without(**{CONF.replace(".", "_"): "{}"}), f"{CONF} would be set without {OWNER}"),
     ],
 )
 def test_a_table_is_not_made_half_managed(
@@ -403,7 +406,7 @@ def test_a_new_table_has_all_that_a_managed_one_needs(tmp_path: Path, owner: Wat
 @pytest.mark.parametrize(
     ("properties", "error", "problem"),
     [
-        ({CONF: '{"tableId":"mine"}'}, InvalidArgumentError, "brings tableId='mine': leave it out"),
+        ({CONF: '{"tableId":"mine"}'}, InvalidArgumentError, "contains tableId='mine': omit it"),
         ({CONF: "[]"}, InvalidArgumentError, "expected a JSON object of strings"),
         ({OWNER: ""}, InvalidArgumentError, "found an empty text"),
         ({OWNER: "nobody"}, CommitOwnerUnavailableError, "'nobody' isn't known here"),
@@ -423,7 +426,7 @@ def test_a_new_table_that_can_not_be_managed_is_not_created(
 
 
 def test_a_configuration_without_an_owner_creates_no_table(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTableError, match=f"{CONF} would be there without {OWNER}"):
+    with pytest.raises(InvalidTableError, match=f"{CONF} would be set without {OWNER}"):
         DeltaTable.create(str(tmp_path), SCHEMA, properties={CONF: "{}"})
     assert not (tmp_path / "_delta_log").exists()
 

@@ -53,7 +53,7 @@ def test_the_second_try_finds_the_commit_of_the_first(table: DeltaTable) -> None
 
 
 @pytest.mark.parametrize("made", [1, 2, 3, 4])
-def test_a_checkpoint_is_due_for_whoever_asks_again(tmp_path: Path, made: int) -> None:
+def test_a_repeated_commit_reports_that_a_checkpoint_is_due(tmp_path: Path, made: int) -> None:
     schema = StructType((StructField("id", LONG),))
     every_two = {"delta.checkpointInterval": "2"}
     table = DeltaTable.create(str(tmp_path), schema, properties=every_two)
@@ -101,7 +101,7 @@ def describe(txn: OptimisticTransaction) -> None:
 
 
 def test_of_two_tries_that_change_the_metadata_one_commits(table: DeltaTable) -> None:
-    """The conflict over the metadata is told first."""
+    """The conflict over the metadata is raised first."""
     twins: list[CommitResult] = []
 
     def stage(txn: OptimisticTransaction) -> None:
@@ -210,7 +210,7 @@ def test_a_try_whose_outcome_was_unknown_is_tried_again(
     assert (result.version, result.repeated, versions(table)) == (1, True, 1)
 
 
-def test_other_conflicts_are_told(table: DeltaTable, tmp_path: Path) -> None:
+def test_other_conflicts_are_raised(table: DeltaTable, tmp_path: Path) -> None:
     def stage(txn: OptimisticTransaction) -> None:
         txn.read_table()
         txn.add_file(AddFile("f", {}, 1, 1, data_change=True))
@@ -236,7 +236,7 @@ def test_it_gives_up_at_last(
     assert staged == [1, 2, 3]
 
 
-def test_a_commit_whose_file_is_gone_tells_no_time(table: DeltaTable, tmp_path: Path) -> None:
+def test_a_commit_whose_file_is_deleted_has_no_time(table: DeltaTable, tmp_path: Path) -> None:
     write(table, 7)
     table.checkpoint()
     for version in (0, 1):

@@ -47,7 +47,7 @@ def test_rows_of_files_are_removed(
     result = transaction.commit()
     assert result.num_files_removed == 2
     assert Peer(tmp_path).to_pyarrow_table().to_pylist() == [{"day": "b", "id": 2}]
-    # Each says what its add said, whatever columns were asked for.
+    # Each repeats its add, whichever columns were requested.
     added = {file["path"]: file for file in actions(tmp_path, 0, "add")}
     for removed in actions(tmp_path, 1, "remove"):
         known = added[removed["path"]]
@@ -78,7 +78,7 @@ def test_rows_of_an_earlier_version_are_no_files_of_the_table(days: DeltaTable) 
     first.commit()
     again = days.transaction("DELETE")
     again.remove_files(earlier)
-    with pytest.raises(ConstraintViolationError, match="has no file"):
+    with pytest.raises(ConstraintViolationError, match="that the table doesn't have"):
         again.commit()
 
 

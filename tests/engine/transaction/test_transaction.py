@@ -469,7 +469,7 @@ def test_a_new_table_has_nothing_to_read(tmp_path: Path) -> None:
             read()
 
 
-def test_files_are_read_with_the_columns_asked_for(tmp_path: Path) -> None:
+def test_files_are_read_with_the_requested_columns(tmp_path: Path) -> None:
     write_table(tmp_path, [add("f"), add("g")])
     txn = DeltaTable(str(tmp_path)).transaction("WRITE")
     assert txn.read_files(columns=["size"]).column_names == ["size"]
@@ -577,7 +577,7 @@ def test_pauses_grow_and_are_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> 
     assert slept == [0.005, 0.01, 0.02, 0.125]
 
 
-def test_what_an_attempt_works_out_is_worked_out_anew(
+def test_each_attempt_prepares_the_actions_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[int]
 ) -> None:
     """Edge case E13: the commit that turns in-commit timestamps on names its own version and time."""
@@ -761,7 +761,7 @@ def test_winners_that_are_there_are_judged_though_the_version_before_them_is_gon
 
 
 @pytest.mark.usefixtures("pauses")
-def test_a_table_in_the_place_of_a_longer_one_gets_no_commit_behind_a_gap(tmp_path: Path) -> None:
+def test_a_table_that_replaced_a_longer_one_gets_no_commit_behind_a_gap(tmp_path: Path) -> None:
     root = tmp_path / "t"
     table = DeltaTable.create(str(root), SCHEMA)
     for version in (1, 2):
@@ -863,7 +863,7 @@ def test_a_version_known_by_its_checkpoint_alone_is_followed(tmp_path: Path) -> 
     assert live(tmp_path) == {"f0", "f1", "f2", "mine", "slow"}
 
 
-def test_its_time_is_told_by_its_checksum(tmp_path: Path) -> None:
+def test_its_time_is_in_its_checksum(tmp_path: Path) -> None:
     on = {"delta.enableInCommitTimestamps": "true"}
     table = DeltaTable.create(str(tmp_path), SCHEMA, properties=on)
     txn = table.transaction("WRITE")

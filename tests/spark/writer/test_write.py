@@ -147,7 +147,7 @@ def test_text_that_stands_for_null_in_directories_is_no_partition_value(
 
 def test_bytes_that_no_text_has_are_no_partition_value(spark: SparkSession, tmp_path: Path) -> None:
     rows = frame(spark, [(1, b"ok"), (2, b"\xc3")], "id int, part binary")
-    with pytest.raises(ConstraintViolationError, match="expected bytes that are UTF-8") as caught:
+    with pytest.raises(ConstraintViolationError, match="expected bytes in UTF-8") as caught:
         write(rows, str(tmp_path), partition_by=["part"])
     assert (caught.value.columns, caught.value.table) == (("part",), str(tmp_path))
     assert data_files(tmp_path) == set()
@@ -388,7 +388,7 @@ def test_another_partitioning_than_the_tables_is_refused(
 def test_rows_without_a_column_for_the_files_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match="a data file needs one that it holds itself"):
+    with pytest.raises(InvalidArgumentError, match="a data file needs at least one other column"):
         write(spark.range(1), str(tmp_path / "t"), partition_by=["id"])
     with pytest.raises(ConstraintViolationError, match=r"a void inside an array or a map.*\['a'\]"):
         write(spark.sql("SELECT array(null) AS a"), str(tmp_path / "t"))
@@ -402,3 +402,13 @@ def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> 
     metrics = dict(info.operation_metrics or {})
     assert metrics.pop("numOutputBytes").isdigit()
     assert metrics == {"numFiles": "1", "numOutputRows": "1"}
+
+
+def test_modes_for_new_tables_whatever_the_partitions_of_a_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = frame(spark, [(1, 2)], "a int, b int")
+    write(rows, str(tmp_path))
+    assert not write(rows, str(tmp_path), "ignore", partition_by=["a"]).written
+    with pytest.raises(TableAlreadyExistsError):
+        write(rows, str(tmp_path), "error", partition_by=["a"])

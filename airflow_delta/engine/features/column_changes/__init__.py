@@ -1,19 +1,16 @@
-"""Changes of the columns of a table that is there, as pure functions from schema to schema.
+"""Changes of the columns of an existing table, as pure functions from schema to schema.
 
-* `places`: how a column is named and found, at any depth; `position`: where it goes;
-* `structure`: add, rename, drop and move columns;
-* `attributes`: nullability, comment and default value;
-* `widening`: wider types;
-* `dependents`: what stands in the way of a change, such as a constraint over the column, found in
-  its SQL text (`sql_columns`);
-* `statistics_columns`: the property that lists columns by their names.
+* `column_paths` finds and replaces columns at any depth; `position` inserts them;
+* `structure` adds, renames, drops and moves columns; `widening` widens types;
+* `attributes` changes nullability, comment and default value;
+* `dependents` finds what relies on a column, such as constraints, in SQL text (`sql_columns`);
+* `statistics_columns` updates the property that lists columns by their names.
 
-What a function isn't asked to change stays as it is, keys of the metadata that nobody knows included.
-Ids and physical names come afterwards (`features.assigned`), and the protocol after them
-(`features.upgrade`).
+All else stays as it is, even unknown keys of the metadata. The callers then assign ids and physical names
+(``requests/assigned_metadata.py``), and compute the protocol (``negotiation/upgrade.py``).
 
-Spec: PROTOCOL.md, "Change Metadata", "Column Mapping", "Default Columns" and "Schema Serialization
-Format". Where it leaves a change open, the reference implementation decides.
+PROTOCOL.md, "Change Metadata", "Column Mapping", "Default Columns" and "Schema Serialization Format".
+Questions that it leaves open are decided as in the reference implementation.
 """
 
 from __future__ import annotations

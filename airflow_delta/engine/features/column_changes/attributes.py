@@ -1,7 +1,8 @@
-"""Nullability, comment and default value of a column.
+"""Change nullability, comment and default value of a column.
 
-Spec: PROTOCOL.md, "Column Metadata" and "Default Columns". A default is a SQL expression for rows that
-are written without a value; rows that are there keep what they have. It can't refer to columns.
+A default is a SQL expression for rows that are later written without a value. It can't refer to columns.
+
+PROTOCOL.md, "Column Metadata" and "Default Columns".
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ _DEFAULT = "CURRENT_DEFAULT"
 
 
 def with_nullable(schema: StructType, path: SchemaPath, *, nullable: bool) -> StructType:
-    """The schema with a column that may, or may not, hold null.
+    """Allow or forbid nulls in a column.
 
     Raises:
-        InvalidArgumentError: there is no such column; or it lies inside an array or a map, where no
-            engine enforces that values aren't null.
+        InvalidArgumentError: there is no such column; or it lies inside an array or a map, where no engine
+            enforces NOT NULL.
     """
     if not nullable:
-        around = [path[:end] for end in range(len(path))]
-        if not all(isinstance(type_at(schema, place), StructType) for place in around):
+        parents = [path[:end] for end in range(len(path))]
+        if not all(isinstance(type_at(schema, parent), StructType) for parent in parents):
             raise InvalidArgumentError(
                 f"{display_path(path)} lies inside an array or a map, where nothing enforces NOT NULL",
                 column=path,
@@ -45,7 +46,7 @@ def with_nullable(schema: StructType, path: SchemaPath, *, nullable: bool) -> St
 
 
 def with_comment(schema: StructType, path: SchemaPath, comment: str | None) -> StructType:
-    """The schema with a column's comment set, or taken away.
+    """Set or remove a column's comment.
 
     Raises:
         InvalidArgumentError: there is no such column.
@@ -54,16 +55,16 @@ def with_comment(schema: StructType, path: SchemaPath, comment: str | None) -> S
 
 
 def with_default(schema: StructType, path: SchemaPath, expression: str | None) -> StructType:
-    """The schema with a column's default value set, or taken away.
+    """Set or remove a column's default value.
 
     Args:
         schema: the schema.
         path: the column.
-        expression: in SQL, such as ``"0"`` or ``"'none'"``; None for no default.
+        expression: a SQL expression, such as ``"0"`` or ``"'none'"``; None to remove the default.
 
     Raises:
-        InvalidArgumentError: there is no such column; it has a generation expression or an identity,
-            which give its values already; or the expression is empty or refers to columns.
+        InvalidArgumentError: there is no such column; it has a generation expression or an identity, which
+            define its values; or the expression is empty or refers to columns.
     """
     field = field_at(schema, path)
     if expression is None:

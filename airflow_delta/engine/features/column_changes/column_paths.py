@@ -1,8 +1,8 @@
-"""Places in a schema: how a column is named, found and replaced.
+"""Parse the names of columns, and find and replace columns in a schema.
 
-A column of the table is named by a text, its name as it is, whatever characters are in it; a column
-inside another by the list of names from the top down, where the contents of an array are its
-``element``, those of a map its ``key`` and ``value``: ``["orders", "element", "price"]``.
+Users name a column of the table by a text, in which no character is special. They name a column inside
+another by the list of names from the top down. There the content of an array is its ``element``, that of a
+map its ``key`` and ``value``: ``["orders", "element", "price"]``.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ __all__ = [
 ]
 
 ColumnName: TypeAlias = "str | Sequence[str]"
-"""How a caller names a column; see the module."""
+"""The name of a column, from a user; see the module."""
 
 TypeChange: TypeAlias = Callable[[DataType], DataType]
-"""Makes a new type of a type."""
+"""Makes a new type from a type."""
 
 
 def column_path(name: Any, argument: str = "column") -> SchemaPath:
-    """The path that a column's name stands for.
+    """Parse a column's name into a path.
 
     Args:
-        name: the column, as a caller names it: a `ColumnName`, and whatever else callers take for one.
-        argument: what the caller knows it by.
+        name: the name from a user, which should be a `ColumnName`.
+        argument: the name of the user's argument, for messages.
 
     Raises:
-        InvalidArgumentError: it is no name, or an empty one.
+        InvalidArgumentError: this is no name, or an empty one.
     """
     path = (name,) if isinstance(name, str) else tuple(name) if isinstance(name, Sequence) else ()
     if path and all(isinstance(part, str) and part for part in path):
@@ -66,10 +66,10 @@ def display_path(path: SchemaPath) -> str:
 
 
 def type_at(schema: StructType, path: SchemaPath) -> DataType:
-    """The type at a place; the schema itself at the empty path.
+    """The type at a path. The schema itself is at the empty path.
 
     Raises:
-        InvalidArgumentError: there is no such place. The message tells what there is instead.
+        InvalidArgumentError: the path doesn't exist. The message lists what exists instead.
     """
     found: list[DataType] = []
 
@@ -82,27 +82,27 @@ def type_at(schema: StructType, path: SchemaPath) -> DataType:
 
 
 def field_at(schema: StructType, path: SchemaPath) -> StructField:
-    """The column at a place.
+    """The column at a path.
 
     Raises:
-        InvalidArgumentError: there is none, or the place is the inside of an array or map, which has
-            no name, nullability or metadata of its own.
+        InvalidArgumentError: the path doesn't exist; or it is the content of an array or map, which has no
+            name, nullability or metadata of its own.
     """
     parent = type_at(schema, path[:-1])
     field = _child(parent, path)
     if isinstance(field, StructField):
         return field
     raise InvalidArgumentError(
-        f"{display_path(path)} is no column but the inside of one of the type {parent}: expected a column",
+        f"{display_path(path)} is the content of a column of the type {parent}: expected a column",
         column=path,
     )
 
 
 def field_around(schema: StructType, path: SchemaPath) -> tuple[SchemaPath, SchemaPath]:
-    """The path of the nearest column that holds a place, and the rest of the path inside it.
+    """Split a path into that of the nearest enclosing column, and the rest inside it.
 
     Raises:
-        InvalidArgumentError: there is no such place.
+        InvalidArgumentError: the path doesn't exist.
     """
     last = 0
     for end in range(1, len(path) + 1):
@@ -112,15 +112,15 @@ def field_around(schema: StructType, path: SchemaPath) -> tuple[SchemaPath, Sche
 
 
 def change_type_at(schema: StructType, path: SchemaPath, change: TypeChange) -> StructType:
-    """The schema with the type at a place changed.
+    """Change the type at a path.
 
     Args:
         schema: the schema.
-        path: the place.
-        change: makes the new type of the old one.
+        path: the path.
+        change: makes the new type from the old one.
 
     Raises:
-        InvalidArgumentError: there is no such place.
+        InvalidArgumentError: the path doesn't exist.
     """
     changed = _change_type_at(schema, path, 0, change)
     if not isinstance(changed, StructType):
@@ -131,7 +131,7 @@ def change_type_at(schema: StructType, path: SchemaPath, change: TypeChange) -> 
 def _change_type_at(
     data_type: DataType, path: SchemaPath, done: int, change: TypeChange
 ) -> DataType:
-    """As `change_type_at`, from a place on that so many names of the path lead to."""
+    """As `change_type_at`, from the type that the first ``done`` names of the path lead to."""
     if done == len(path):
         return change(data_type)
     child = _child(data_type, path[: done + 1])
@@ -153,15 +153,15 @@ def _change_type_at(
 def change_struct(
     schema: StructType, path: SchemaPath, change: Callable[[StructType], StructType]
 ) -> StructType:
-    """The schema with the columns of a struct changed.
+    """Change the columns of a struct.
 
     Args:
         schema: the schema.
-        path: where the struct is; empty for the table's own columns.
-        change: makes the new struct of the old one.
+        path: the path of the struct; empty for the table's own columns.
+        change: makes the new struct from the old one.
 
     Raises:
-        InvalidArgumentError: there is no such place, or no struct.
+        InvalidArgumentError: the path doesn't exist, or isn't that of a struct.
     """
 
     def _change(data_type: DataType) -> DataType:
@@ -176,7 +176,7 @@ def change_struct(
 
 
 def change_field(schema: StructType, path: SchemaPath, change: FieldChange) -> StructType:
-    """The schema with one column changed, in its place.
+    """Change one column.
 
     Raises:
         InvalidArgumentError: there is no such column; see `field_at`.
@@ -194,7 +194,7 @@ def _with_child(struct: DataType, old: StructField, new: StructField) -> StructT
 
 
 def _child(data_type: DataType, path: SchemaPath) -> StructField | DataType:
-    """What the last name of a path means inside a type."""
+    """The field or type inside a type that the last name of a path refers to."""
     name = path[-1]
     inner: dict[str, StructField | DataType]
     match data_type:
@@ -208,10 +208,10 @@ def _child(data_type: DataType, path: SchemaPath) -> StructField | DataType:
             inner = {}
     if name in inner:
         return inner[name]
-    around = display_path(path[:-1]) or "the table"
-    there = ", ".join(inner) or f"nothing, as it is of the type {data_type}"
+    parent = display_path(path[:-1]) or "the table"
+    existing = ", ".join(inner) or f"nothing, as it is of the type {data_type}"
     raise InvalidArgumentError(
-        f"there is no column {display_path(path)}: {around} has {there}. A column inside another is named "
-        "by a list, such as ['address', 'street']",
+        f"there is no column {display_path(path)}: {parent} has {existing}. A column inside another is "
+        "named by a list, such as ['address', 'street']",
         column=path,
     )

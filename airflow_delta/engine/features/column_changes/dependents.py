@@ -1,10 +1,10 @@
-"""What relies on a column, so that it can't be changed under it.
+"""Find what relies on a column, and so prevents a change of it.
 
-Constraints, generated columns and invariants name columns in SQL text that stays as it is when a column
-is renamed, dropped or given another type. They have to be dropped first. Partitioning and clustering go
-by columns as well, and rule out that one is dropped; a new name they follow.
+Constraints, generated columns and invariants name columns in SQL text. Renaming, dropping or widening a
+column doesn't change the text, so they must be dropped first. Partition and clustering columns can't be
+dropped, but may be renamed.
 
-Spec: PROTOCOL.md, "CHECK Constraints", "Generated Columns", "Column Invariants", "Clustered Table".
+PROTOCOL.md, "CHECK Constraints", "Generated Columns", "Column Invariants", "Clustered Table".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAKES_VALUES = ("delta.generationExpression", "delta.identity.")
 
 
 def value_sources(field: StructField) -> list[str]:
-    """The keys in a column's metadata by which writers make its values, none for most columns."""
+    """The keys in a column's metadata that define its values, such as a generation expression."""
     return sorted(key for key in field.metadata if key.startswith(_MAKES_VALUES))
 
 
@@ -46,28 +46,28 @@ def check_no_expressions(
     verb: str,
     leaving: Collection[SchemaPath] = (),
 ) -> None:
-    """Make sure that no SQL text relies on a column.
+    """Check that no SQL text relies on a column.
 
     Args:
         schema: the table's schema.
         properties: the table's properties.
         path: the column.
-        verb: what is to be done, such as ``renamed``.
-        leaving: columns that are dropped, so that what they say counts no more.
+        verb: the change, as a participle for messages, such as ``renamed``.
+        leaving: columns that are dropped too, whose own expressions don't count.
 
     Raises:
-        InvalidArgumentError: some may do. The message tells all of it.
+        InvalidArgumentError: some text may refer to the column. The message lists all of it.
     """
-    place = _reachable(schema, path)
+    sql_path = _sql_path(schema, path)
     found = [
         f"{what} ({expression})"
         for owner, what, expression in _expressions(schema, properties)
-        if not any(owner[: len(gone)] == gone for gone in leaving) and _may_refer(expression, place)
+        if not any(owner[: len(dropped)] == dropped for dropped in leaving)
+        and _may_refer(expression, sql_path)
     ]
     if found:
         raise InvalidArgumentError(
-            f"{display_path(path)} can't be {verb}: {'; '.join(found)} may refer to it; drop what does "
-            "first",
+            f"{display_path(path)} can't be {verb}: {'; '.join(found)} may refer to it; drop that first",
             table=properties.table,
             column=path,
         )
@@ -81,7 +81,7 @@ def check_not_in_layout(
     partition_columns: Sequence[str],
     clustering_columns: Sequence[SchemaPath],
 ) -> None:
-    """Make sure that the table's files aren't laid out by a column that is to be dropped.
+    """Check that a column to be dropped is neither a partition nor a clustering column.
 
     Args:
         schema: the table's schema.
@@ -91,20 +91,20 @@ def check_not_in_layout(
         clustering_columns: the physical paths of its clustering columns.
 
     Raises:
-        InvalidArgumentError: the table is partitioned, or clustered, by it or a column in it; or
-            nothing but partition columns would be left.
+        InvalidArgumentError: the table is partitioned or clustered by the column, or by a column inside it;
+            or only partition columns would be left.
     """
     if path[0] in partition_columns:
         problem = "the table is partitioned by it; create a new table with other partition columns"
     elif {*schema.names} - {path[0]} <= {*partition_columns} and len(path) == 1:
         problem = (
-            "only partition columns would be left, and a data file needs one that it holds itself"
+            "only partition columns would be left, but a data file needs at least one other column"
         )
     elif any(
         logical[: len(path)] == path and physical in clustering_columns
         for logical, physical in physical_paths(schema, properties.column_mapping_mode).items()
     ):
-        problem = "the table is clustered by it; cluster it by others, or by none, first"
+        problem = "the table is clustered by it; cluster it by other columns, or by none, first"
     else:
         return
     raise InvalidArgumentError(
@@ -115,7 +115,7 @@ def check_not_in_layout(
 def _expressions(
     schema: StructType, properties: TableProperties
 ) -> Iterator[tuple[SchemaPath, str, str]]:
-    """The owner of each SQL text, none for the table, what it is, and the text."""
+    """Each SQL text, as: the column that owns it (empty for the table), what it is, the text."""
     for name, text in properties.constraints.items():
         yield (), f"the constraint {name!r}", text
     for path, field in all_fields(schema):
@@ -125,15 +125,13 @@ def _expressions(
 
 
 def _text(value: Any) -> str:
-    """The SQL in an entry of a column's metadata; of an invariant, which is SQL in JSON, all of it.
-
-    JSON puts the SQL between double quotes, which would make it one literal.
-    """
+    """The SQL in an entry of a column's metadata. An invariant is SQL inside JSON, which is kept whole."""
+    # JSON puts the SQL between double quotes, which would make it one literal.
     return str(value).replace('\\"', "'").replace('"', " ")
 
 
-def _reachable(schema: StructType, path: SchemaPath) -> SchemaPath:
-    """The part of a path that SQL writes alike: up to the first array or map."""
+def _sql_path(schema: StructType, path: SchemaPath) -> SchemaPath:
+    """The part of a path that looks the same in SQL: up to the first array or map."""
     for end in range(1, len(path)):
         if not isinstance(type_at(schema, path[:end]), StructType):
             return path[:end]
@@ -141,11 +139,12 @@ def _reachable(schema: StructType, path: SchemaPath) -> SchemaPath:
 
 
 def _may_refer(expression: str, path: SchemaPath) -> bool:
+    """Whether an expression may refer to a column."""
     if len(expression) > _LONGEST_EXPRESSION:
         return True
     return any(_may_be(name, path) for name in columns_in_sql(expression))
 
 
 def _may_be(name: tuple[str, ...], path: SchemaPath) -> bool:
-    """Whether a name leads to a column, to what it is in, or to what is in it; in any case."""
+    """Whether a name may be that of a column, of a parent, or of a column inside it, in any case."""
     return all(one.lower() == other.lower() for one, other in zip(name, path, strict=False))

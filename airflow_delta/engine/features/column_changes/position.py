@@ -1,4 +1,4 @@
-"""Where a column goes among its neighbours."""
+"""`Position`: where a column is inserted within its struct."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ __all__ = ["Position", "insert_fields", "position_of"]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place before all columns of a struct, or behind one of them.
+    """The position before all columns of a struct, or after one of them.
 
     Attributes:
-        after: the column that it is behind; None for the first place.
+        after: the column before the position; None for the first position.
     """
 
     after: str | None = None
 
     @property
     def sql(self) -> str:
-        """As ``ALTER TABLE`` has it."""
+        """The position as in SQL's ``ALTER TABLE``."""
         return "FIRST" if self.after is None else f"AFTER {sql_name([self.after])}"
 
 
 def position_of(*, first: bool, after: str | None) -> Position | None:
-    """The position that a caller asks for; None for none.
+    """Parse a user's arguments ``first`` and ``after``; None if neither is given.
 
     Raises:
         InvalidArgumentError: both are given.
     """
     if first and after is not None:
-        raise InvalidArgumentError(f"first=True and after={after!r}: a column has one place")
+        raise InvalidArgumentError(f"first=True and after={after!r}: expected only one of them")
     return Position(after) if first or after is not None else None
 
 
 def insert_fields(
     struct: StructType, fields: Sequence[StructField], position: Position | None
 ) -> StructType:
-    """The struct with columns put in, one behind the other.
+    """Insert columns into a struct, one after the other.
 
     Args:
-        struct: the struct, without the columns.
+        struct: the struct.
         fields: the columns.
-        position: where the first of them goes; None for the end.
+        position: the position of the first column; None for the end.
 
     Raises:
-        InvalidArgumentError: they are to go behind a column that isn't there.
-        InvalidTableError: a name is there already, perhaps in another case.
+        InvalidArgumentError: the position is after a column that doesn't exist.
+        InvalidTableError: a name is taken, perhaps in another case.
     """
     others = struct.fields
     if position is None:
@@ -62,7 +62,7 @@ def insert_fields(
         index = struct.names.index(position.after) + 1
     else:
         raise InvalidArgumentError(
-            f"after={position.after!r}: expected one of the neighbours, which are "
+            f"after={position.after!r}: expected a column of the same struct, which has "
             f"{', '.join(struct.names)}"
         )
     return StructType((*others[:index], *fields, *others[index:]))

@@ -1,14 +1,14 @@
-r"""The columns that a SQL expression may refer to, without a parser of SQL.
+r"""Find the columns that a SQL expression may refer to, without a parser of SQL.
 
-Constraints, generated columns and invariants are kept as text, and a column must not be renamed,
-dropped or given another type under them. Parsing the SQL of each engine is not for a log engine, so
-the text is cut into tokens and read with suspicion: each name that isn't certainly something else is
-taken for a column. Whoever asks so learns of some references that there aren't, and misses none.
+Constraints, generated columns and invariants are SQL text, and a column that they use must not be renamed,
+dropped or widened. This engine doesn't parse the SQL of all engines. It splits the text into tokens, and
+takes each name for a column unless it is certainly something else. So it may find too many columns, but
+misses none.
 
 ===========================  =========================================================================
 not taken for a column       because
 ===========================  =========================================================================
-``'text'``, ``"text"``       it is a literal (engines in use read double quotes so unless told not to)
+``'text'``, ``"text"``       it is a literal (by default engines in use read double quotes as such)
 ``-- …``, ``/* … */``        it is a comment
 ``abs(``, ``in (``           a function, or an operator
 ``date'2026-01-01'``         the type of a literal: no operand follows another
@@ -38,35 +38,33 @@ _PLAIN_TOKEN = re.compile(
 
 
 def columns_in_sql(expression: str) -> frozenset[tuple[str, ...]]:
-    """The names in an expression that may be columns, each as its parts.
+    """The names in an expression that may be columns, each as the list of its parts.
 
     Args:
-        expression: SQL.
+        expression: a SQL expression.
     """
     return frozenset(_columns(list(_tokens(expression))))
 
 
 def _tokens(expression: str) -> Iterator[tuple[str, str]]:
-    """The tokens, each with its kind, in time in proportion to the text.
-
-    Where a quote or a comment isn't closed, no later one that opens in the same way is: the text is
-    looked through to its end once for each of them, and not from every quote in it.
-    """
+    """The tokens, each with its kind, in linear time."""
     unclosed: set[str] = set()
-    place = 0
-    while place < len(expression):
-        opens = _OPENS.match(expression, place)
+    offset = 0
+    while offset < len(expression):
+        opens = _OPENS.match(expression, offset)
         if opens is None or opens[0] in unclosed:
-            match = _PLAIN_TOKEN.match(expression, place)
+            match = _PLAIN_TOKEN.match(expression, offset)
         else:
-            match = _CLOSED[opens[0]].match(expression, place)
+            match = _CLOSED[opens[0]].match(expression, offset)
             if match is None:
+                # No later quote of this kind is closed either. To search for its end again each time would
+                # take quadratic time.
                 unclosed.add(opens[0])
                 continue
         assert match is not None  # any character is a token
         if match.lastgroup != "skip":
             yield match.lastgroup or "", match.group()
-        place = match.end()
+        offset = match.end()
 
 
 def _columns(tokens: list[tuple[str, str]]) -> Iterator[tuple[str, ...]]:

@@ -1,7 +1,7 @@
-"""``delta.dataSkippingStatsColumns`` follows its columns: renamed ones, and dropped ones.
+"""Update ``delta.dataSkippingStatsColumns`` when columns are renamed or dropped.
 
-The property lists columns by their names, so a list that stays behind would name columns that aren't
-there, and writers would keep no statistics of those that it meant.
+The property lists columns by their names. An outdated name would refer to no column, and writers would no
+longer write statistics of the renamed one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["drop_listed_column", "rename_listed_column"]
 def rename_listed_column(
     configuration: Mapping[str, str], path: SchemaPath, name: str
 ) -> dict[str, str]:
-    """The properties once a column has another name.
+    """The properties after a column is renamed.
 
     Args:
         configuration: the table's properties.
@@ -26,23 +26,23 @@ def rename_listed_column(
         name: its new name.
     """
 
-    def _renamed(listed: SchemaPath) -> SchemaPath:
+    def _rename(listed: SchemaPath) -> SchemaPath:
         return (*path[:-1], name, *listed[len(path) :])
 
-    return _changed(configuration, path, _renamed)
+    return _change_list(configuration, path, _rename)
 
 
 def drop_listed_column(configuration: Mapping[str, str], path: SchemaPath) -> dict[str, str]:
-    """The properties once a column is dropped; the list may be empty then, and stays.
+    """The properties after a column is dropped. The list stays, even if it is empty.
 
     Args:
         configuration: the table's properties.
         path: the column.
     """
-    return _changed(configuration, path, lambda _: None)
+    return _change_list(configuration, path, lambda _: None)
 
 
-def _changed(
+def _change_list(
     configuration: Mapping[str, str],
     path: SchemaPath,
     change: Callable[[SchemaPath], SchemaPath | None],
@@ -51,9 +51,9 @@ def _changed(
     if listed is None:
         return dict(configuration)
     names = split_names(listed)
-    place = [part.lower() for part in path]
+    prefix = [part.lower() for part in path]
     changed = [
-        change(name) if [part.lower() for part in name[: len(path)]] == place else name
+        change(name) if [part.lower() for part in name[: len(path)]] == prefix else name
         for name in names
     ]
     if changed == names:

@@ -1,9 +1,8 @@
 """Add, rename, drop and move columns.
 
-A new column has no values in the files that are there, which read as null. So it must be nullable, and
-can't come with anything that speaks about values that nobody has written: a default, a generation
-expression, an identity, an invariant. A default can be set afterwards, for rows to come
-(PROTOCOL.md, "Default Columns").
+A new column has no values in existing files, and is read as null there. So it must be nullable, and can't
+have a default, a generation expression, an identity or an invariant, which existing rows don't satisfy. A
+default can be set afterwards, for later rows (PROTOCOL.md, "Default Columns").
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ def add_fields(
     fields: Sequence[StructField],
     position: Position | None = None,
 ) -> StructType:
-    """The schema with new columns.
+    """Add columns to a schema.
 
-    Ids, physical names and type changes that they bring belong to another table, and are left out: in
-    this one a dropped column may have had them, whose values would come back.
+    Ids, physical names and type changes in the metadata of the columns are ignored, because they are of
+    another table. In this one they might be those of a dropped column, whose values would come back.
 
     Args:
         schema: the schema.
-        inside: the struct that gets them; empty for the table.
+        inside: the struct that gets the columns; empty for the table.
         fields: the columns, in order.
-        position: where the first of them goes; None for the end.
+        position: the position of the first column; None for the end.
 
     Raises:
-        InvalidArgumentError: a column, or one inside it, isn't nullable, is there already, or has
-            metadata about values; the struct or the neighbour isn't there.
+        InvalidArgumentError: a column, or one inside it, isn't nullable, exists already, or has metadata
+            about values; or the struct, or the column before the position, doesn't exist.
     """
     if not fields:
         raise InvalidArgumentError("there are no columns to add")
@@ -62,16 +61,16 @@ def add_fields(
     for path, field in all_fields(added):
         _check_new(field, display_path((*inside, *path)))
     return change_struct(
-        schema, inside, lambda struct: _placed(struct, tuple(added), position, inside)
+        schema, inside, lambda struct: _insert(struct, tuple(added), position, inside)
     )
 
 
 def rename_field(schema: StructType, path: SchemaPath, name: str) -> StructType:
-    """The schema with a column under another name. Its id and physical name stay.
+    """Rename a column. Its id and physical name stay.
 
     Raises:
-        InvalidArgumentError: there is no such column, its neighbours have one of that name, or it is
-            the name that it has.
+        InvalidArgumentError: there is no such column; the name is taken; or the column has that name
+            already.
     """
     if name in ("", path[-1]):
         raise InvalidArgumentError(f"{name!r} is no new name for the column {display_path(path)}")
@@ -85,10 +84,10 @@ def rename_field(schema: StructType, path: SchemaPath, name: str) -> StructType:
 
 
 def drop_field(schema: StructType, path: SchemaPath) -> StructType:
-    """The schema without a column.
+    """Drop a column.
 
     Raises:
-        InvalidArgumentError: there is no such column, or no other one in its struct.
+        InvalidArgumentError: there is no such column, or it is the only one in its struct.
     """
     field = field_at(schema, path)
     if type_at(schema, path[:-1]) == StructType((field,)):
@@ -104,10 +103,10 @@ def drop_field(schema: StructType, path: SchemaPath) -> StructType:
 
 
 def move_field(schema: StructType, path: SchemaPath, position: Position) -> StructType:
-    """The schema with a column at another place among its neighbours.
+    """Move a column within its struct.
 
     Raises:
-        InvalidArgumentError: there is no such column or neighbour.
+        InvalidArgumentError: the column, or the one before the position, doesn't exist.
     """
     field = field_at(schema, path)
     return change_struct(
@@ -126,7 +125,7 @@ def _struct(fields: Sequence[StructField], inside: SchemaPath) -> StructType:
         raise InvalidArgumentError(error.message, column=inside) from error
 
 
-def _placed(
+def _insert(
     struct: StructType,
     fields: Sequence[StructField],
     position: Position | None,
@@ -142,7 +141,7 @@ def _placed(
 
 
 def _without_history(field: StructField) -> StructField:
-    """A new column has had no other type."""
+    """The field without recorded type changes. A new column has had no other type."""
     kept = {key: value for key, value in field.metadata.items() if key != TYPE_CHANGES}
     return replace(field, metadata=kept)
 

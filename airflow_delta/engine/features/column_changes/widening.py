@@ -1,16 +1,16 @@
-"""Give a column a wider type, whose values readers make of the narrower ones in older files.
+"""Widen the type of a column, so that readers convert the values in older files.
 
-The change is recorded in the metadata of the nearest column around the place, under
-``delta.typeChanges``, with a ``fieldPath`` for what is inside an array or a map::
+The change is recorded in the metadata of the nearest enclosing column, under ``delta.typeChanges``, with a
+``fieldPath`` for the content of an array or a map::
 
     {"fromType": "short", "toType": "integer", "fieldPath": "element"}
 
-What a reader must follow (`features.type_widening`) and what a writer may do differ in one point: in
-place of an integer of up to 32 bits, a decimal has 10 digits before its point at least, as engines
-store all of these alike. While Iceberg compatibility is in force, the change must be one that Iceberg
-knows too.
+Writers may make the changes that readers can follow (`features.type_widening`), with one exception: an
+integer of up to 32 bits may only become a decimal with at least 10 digits before the point, because engines
+store all these integers in the same way. If Iceberg compatibility is in force, Iceberg must know the change
+too.
 
-The specification at hand doesn't have the feature; the rules are those of its later editions.
+The rules are those of later editions of the protocol.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from airflow_delta.engine.model.schema_json import data_type_to_json
 __all__ = ["TYPE_CHANGES", "may_widen", "widen"]
 
 TYPE_CHANGES = "delta.typeChanges"
-"""The key of the recorded changes in a column's metadata."""
+"""The key of the recorded type changes in a column's metadata."""
 
 _UP_TO_32_BITS = (BYTE, SHORT, INTEGER)
 _DIGITS_OF_32_BITS = 10
@@ -61,26 +61,25 @@ def widen(
     for_iceberg: bool,
     version: int | None = None,
 ) -> StructType:
-    """The schema with a wider type at a place, and the record of it.
+    """Widen the type at a path, and record the change.
 
     Args:
         schema: the schema.
-        path: a column, or the contents of an array or map.
-        new_type: the type that it is to have.
+        path: a column, or the content of an array or map.
+        new_type: the new type.
         for_iceberg: whether Iceberg compatibility is in force.
-        version: the table's version that makes the change, which the preview of the feature records.
+        version: the table version that makes the change, which only the preview of the feature records.
 
     Raises:
-        InvalidArgumentError: there is no such place; the new type can't hold all values of the old
-            one, or isn't one that readers make of it, or is the old one; or an expression makes the
-            column's values, which fit the old one.
+        InvalidArgumentError: the path doesn't exist; readers can't convert the old type into the new one,
+            or both are the same; or the column has a generation expression or an identity.
     """
     old_type = type_at(schema, path)
     owner, rest = field_around(schema, path)
     if not may_widen(old_type, new_type, for_iceberg=for_iceberg):
         raise InvalidArgumentError(
             f"{display_path(path)} is of the type {old_type}, and can't become {new_type}: expected a type "
-            "into which readers can convert each of its values"
+            "into which readers can convert all of its values"
             + (", Iceberg's as well, as Iceberg compatibility is in force" if for_iceberg else ""),
             column=path,
         )
@@ -123,7 +122,7 @@ def may_widen(old: DataType, new: DataType, *, for_iceberg: bool) -> bool:
 
 
 def _is_wider_in_iceberg(old: DataType, new: DataType) -> bool:
-    """Iceberg has int to long, float to double, and decimals with more digits and one scale."""
+    """Whether Iceberg has the change: int to long, float to double, more digits of decimals."""
     if isinstance(old, DecimalType):
         return isinstance(new, DecimalType) and old.scale == new.scale
     return new in (SHORT, INTEGER, LONG) or (old, new) == (FLOAT, DOUBLE)

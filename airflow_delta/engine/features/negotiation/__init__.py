@@ -1,1 +1,1 @@
-"""Which protocol a table needs: versions, lists of features, changes between two protocols."""
+"""Compute the protocol that a table needs, and check changes from one protocol or metadata to the next."""

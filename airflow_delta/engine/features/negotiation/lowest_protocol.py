@@ -1,8 +1,8 @@
-"""The lowest protocol that says what is needed: versions while they can, lists once they must.
+"""Compute the lowest protocol that supports some features.
 
-A protocol only grows. Versions before table features stay as they are while they, or higher ones of
-their kind, promise all that is needed; the first feature that no such version knows turns the protocol
-into lists, which then name everything that the versions promised:
+A protocol keeps legacy versions as long as these, or higher ones, imply all needed features. The first
+feature that no legacy version implies turns the protocol into lists, which then contain all features that
+the versions implied:
 
 =====================  ==========================  ================================================
 before                 needed                      after
@@ -11,19 +11,13 @@ before                 needed                      after
 (1, 2)                 ``columnMapping``           (2, 5)
 (1, 3)                 ``inCommitTimestamp``       (1, 7) with ``appendOnly``, ``invariants``,
                                                    ``checkConstraints``, ``inCommitTimestamp``
-(2, 5)                 ``rowTracking``             (2, 7): reader version 2 still is column mapping
+(2, 5)                 ``rowTracking``             (2, 7): reader version 2 still implies column mapping
 (2, 5)                 ``deletionVectors``         (3, 7), ``columnMapping`` in both lists
 =====================  ==========================  ================================================
 
-What higher versions promise beside what is needed binds nobody as long as no metadata makes use of it.
+Higher versions may imply more than is needed. That has no effect while no metadata use it.
 
-Only when a feature is dropped the protocol shrinks, to the lowest that supports just what is left
-(`lowest_protocol`): versions before table features where there are such for exactly that, or else lists.
-
-A version before table features asks for all that it implies; reader version 3 and writer version 7 ask for
-nothing but lists.
-
-Spec: PROTOCOL.md, "Table Features for New and Existing Tables", "Supported Features".
+PROTOCOL.md, "Table Features for New and Existing Tables", "Supported Features".
 """
 
 from __future__ import annotations
@@ -42,11 +36,13 @@ __all__ = ["lowest_protocol", "protocol_of_versions", "protocol_with"]
 
 
 def protocol_of_versions(reader: int | None, writer: int | None) -> Protocol:
-    """The protocol that versions ask for: the lowest with them, and all that they promise.
+    """The protocol for requested versions, with all features that they imply.
+
+    Reader version 3 and writer version 7 imply no features, only lists.
 
     Args:
-        reader: the least reader version; None for any.
-        writer: the least writer version; None for any.
+        reader: the requested reader version; None if none is requested.
+        writer: the requested writer version; None if none is requested.
     """
     reader, writer = reader or 1, writer or 1
     if reader < FEATURES_READER_VERSION and writer < FEATURES_WRITER_VERSION:
@@ -59,10 +55,12 @@ def protocol_of_versions(reader: int | None, writer: int | None) -> Protocol:
 
 
 def lowest_protocol(features: frozenset[str]) -> Protocol:
-    """The lowest protocol that supports features, and no others.
+    """The lowest protocol that supports exactly some features, for tables that drop a feature.
+
+    It has legacy versions, if there are versions that imply exactly these features, else lists.
 
     Args:
-        features: names of known features; what they require must be among them.
+        features: names of known features, including those that they require.
     """
     for reader in range(1, FEATURES_READER_VERSION):
         for writer in range(1, FEATURES_WRITER_VERSION):
@@ -72,11 +70,11 @@ def lowest_protocol(features: frozenset[str]) -> Protocol:
 
 
 def protocol_with(features: frozenset[str], *least: Protocol) -> Protocol:
-    """The lowest protocol that supports features, and all that others support.
+    """The lowest protocol that supports some features, and all features of other protocols.
 
     Args:
-        features: names of known features; what they require must be among them.
-        least: the protocols that it must not fall behind, one at least.
+        features: names of known features, including those that they require.
+        least: the other protocols, at least one. The versions can't be lower than theirs.
     """
     listed = features.union(*map(supported_features, least))
     rows = [FEATURES[name] for name in listed if name in FEATURES]

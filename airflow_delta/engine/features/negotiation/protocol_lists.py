@@ -1,7 +1,7 @@
-"""What a protocol says: versions, lists of features, and whether they fit together.
+"""Interpret versions and feature lists of a protocol, and check that they don't contradict each other.
 
 ==============  ==================================================================================
-version         what it says
+version         the table's features
 ==============  ==================================================================================
 reader 1        nothing beyond the base protocol
 reader 2        ``columnMapping``
@@ -10,10 +10,10 @@ writer 1 to 6   the features of the registry up to that version (``writer_versio
 writer 7        what ``writerFeatures`` lists
 ==============  ==================================================================================
 
-What the engine makes of a feature is the matter of `protocol`.
+`features.protocol` decides what the engine can do with the features.
 
-Spec: PROTOCOL.md, "Protocol Evolution", "Table Features", "Reader Version Requirements" and "Writer
-Version Requirements".
+PROTOCOL.md, "Protocol Evolution", "Table Features", "Reader Version Requirements" and "Writer Version
+Requirements".
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = [
 ]
 
 FEATURES_READER_VERSION = 3
-"""The reader version whose protocol lists reader features; the newest there is."""
+"""The reader version with lists of features; the newest one."""
 
 FEATURES_WRITER_VERSION = 7
-"""The writer version whose protocol lists writer features; the newest there is."""
+"""The writer version with lists of features; the newest one."""
 
 
 def legacy_features(reader_version: int, writer_version: int) -> frozenset[str]:
-    """The features that a pair of versions before table features implies."""
+    """The features that a pair of legacy versions implies."""
     return frozenset(
         feature.name
         for feature in FEATURES.values()
@@ -63,7 +63,7 @@ def supported_features(protocol: Protocol) -> frozenset[str]:
 
 
 def features_for_readers(protocol: Protocol) -> frozenset[str]:
-    """The features that the protocol states for readers."""
+    """The features that the protocol lists or implies for readers."""
     if protocol.min_reader_version == FEATURES["columnMapping"].reader_version:
         return frozenset({"columnMapping"})
     return protocol.reader_features or frozenset()
@@ -72,8 +72,8 @@ def features_for_readers(protocol: Protocol) -> frozenset[str]:
 def misplaced_reader_features(protocol: Protocol) -> frozenset[str]:
     """Reader-writer features that only ``writerFeatures`` lists.
 
-    They should be in both lists, but some writers left them out of the readers' one while they
-    made use of them. Honouring them is the only way to read such a table rightly.
+    They should be in both lists. But some writers omitted them from ``readerFeatures`` while they used
+    them. Such a table can only be read correctly if readers follow them too.
     """
     listed = protocol.writer_features or frozenset()
     return frozenset(
@@ -84,10 +84,10 @@ def misplaced_reader_features(protocol: Protocol) -> frozenset[str]:
 
 
 def check_versions(protocol: Protocol, table: str) -> None:
-    """Make sure that there can be such versions, one beside the other.
+    """Check that the reader and the writer version are possible, also together.
 
     Raises:
-        InvalidTableError: there can't.
+        InvalidTableError: they aren't.
     """
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     if reader < 1 or writer < 1:
@@ -105,7 +105,12 @@ def check_versions(protocol: Protocol, table: str) -> None:
 
 
 def check_lists(protocol: Protocol, table: str) -> None:
-    """Each feature list belongs to its version, and readers' features bind writers as well."""
+    """Check that each list is there if its version needs it, and that reader features are in both lists.
+
+    Raises:
+        InvalidTableError: a list is missing or superfluous, or a reader feature isn't in
+            ``writerFeatures``.
+    """
     for version, features, holder, field in (
         (
             protocol.min_reader_version,
@@ -120,7 +125,7 @@ def check_lists(protocol: Protocol, table: str) -> None:
             "writerFeatures",
         ),
     ):
-        # An empty list below the version says nothing; formats without null write it so.
+        # An empty list at a lower version means none: formats without null write it so.
         if (version < holder and features) or (version == holder and features is None):
             found = f"lists {sorted(features)}" if features else "is missing"
             raise InvalidTableError(
@@ -138,12 +143,16 @@ def check_lists(protocol: Protocol, table: str) -> None:
 
 
 def check_writer_lists(protocol: Protocol, supported: frozenset[str], table: str) -> None:
-    """What only a writer insists on: both lists for reader-writer features, and dependencies."""
+    """Check that features are in the right lists, together with those that they require, as writers must.
+
+    Raises:
+        InvalidTableError: a feature is in the wrong list, or a required feature is missing.
+    """
     stray = misplaced_reader_features(protocol)
     if stray:
         raise InvalidTableError(
             f"the protocol lists {sorted(stray)} in writerFeatures, but reader version "
-            f"{protocol.min_reader_version} doesn't state them for readers: expected reader-writer "
+            f"{protocol.min_reader_version} doesn't imply them for readers: expected reader-writer "
             "features for both; repair the protocol first",
             table=table,
         )

@@ -1,33 +1,32 @@
-"""What may change from a table's metadata to its next, and what its files must be like for that.
+"""Check changes of a table's metadata, and find what they require of existing files.
 
-Much that is fine for a new table isn't for one with data: files that are there stay as they were
-written. A change is either illegal whatever the files are (`check_transition`), or it demands
-something of them (`demands`), which whoever knows the files makes sure of:
+Existing files stay as they were written, so not every change is possible. `check_transition` refuses
+changes that are impossible with any files; `find_requirements` returns what the others require of the
+files:
 
 ===========================================  ===================================================
-change                                       what it demands
+change                                       requirement
 ===========================================  ===================================================
-column mapping on, by ``name``               nothing: the columns keep their names as physical ones
-column mapping off                           no files: they have names that nobody would know any
-                                             more, so that it is for who writes them all anew
-column mapping on by ``id``, or from one     illegal: the files lack field ids, or have other names
-mode to the other
-row tracking on                              every file has row ids (a *backfill* gives them)
+column mapping on, by ``name``               none: the columns keep their names as physical ones
+column mapping off                           no files, unless the commit rewrites all of them: their
+                                             physical names would be unknown
+column mapping on by ``id``, or from one     impossible: the files lack field ids, or have other
+mode to the other                            names
+row tracking on                              every file has row ids (a *backfill* assigns them)
 ``icebergCompatV1`` on                       no files, if the table is partitioned: they lack the
                                              partition columns
 ``icebergCompatV2`` on                       no files: they lack the partition columns and the ids
-                                             of what is in arrays and maps
-a constraint, an invariant or a generation   no files, unless somebody has checked their rows
+                                             of nested fields
+a constraint, an invariant or a generation   no files, unless their rows were checked
 expression added or changed
-NOT NULL, of a column that is there or new   no files, unless somebody has checked their rows; a new
-                                             column reads as null in them
-other partition columns                      no files: they lie and are cut by the old ones
+NOT NULL for an existing or a new column     no files, unless their rows were checked; a new column
+                                             is null in them
+other partition columns                      no files: they are partitioned by the old ones
 ===========================================  ===================================================
 
-Columns are told by what files call them, so that a change of their names alone is none. A mode of
-column mapping that the protocol doesn't support means nothing, before as after.
+Columns are identified by their names in files, so a change of their logical names requires nothing.
 
-Spec: PROTOCOL.md, the sections of these features.
+PROTOCOL.md, the sections of these features.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from airflow_delta.engine.model.schema_json import parse_schema
 
 __all__ = ["Condition", "FileRequirement", "check_transition", "find_requirements"]
 
-# Feature and name of what a key in a column's metadata says about the values of rows.
+# The keys in a column's metadata with a rule about rows, each with its feature and a name for messages.
 _ROW_RULES = {
     "delta.invariants": ("invariants", "invariant"),
     "delta.generationExpression": ("generatedColumns", "generation expression"),
@@ -60,7 +59,7 @@ _ROW_RULES = {
 
 
 class Condition(Enum):
-    """What a change demands of the table's files."""
+    """What a change may require of the table's files."""
 
     NO_FILES = "the table has no data files"
     CHECKED_ROWS = "the table has no data files, or their rows were checked"
@@ -69,11 +68,11 @@ class Condition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileRequirement:
-    """One thing that a change demands.
+    """A requirement of a change on existing files.
 
     Attributes:
-        condition: of the files that are live before the commit.
-        reason: a sentence without its end: why, and what to do otherwise.
+        condition: the requirement on the files that are live before the commit.
+        reason: why, and what to do instead; a sentence without its full stop.
     """
 
     condition: Condition
@@ -88,15 +87,14 @@ def check_transition(
     with_files: bool = False,
     table: str,
 ) -> None:
-    """Make sure that a change of metadata is none of those that no commit can make.
+    """Refuse changes of the metadata that no commit can make.
 
     Args:
         old: the metadata before.
         new: the metadata after.
-        protocols: the protocols before and after; a mode counts only where they support column
-            mapping.
-        with_files: whether the commit may write files anew: then column mapping may be turned off, and
-            `demands` has what that takes.
+        protocols: the protocols before and after. A mode counts only if they support column mapping.
+        with_files: whether the commit may rewrite files. If so, column mapping may be turned off, with the
+            requirement from `find_requirements`.
         table: the table's location, for messages.
 
     Raises:
@@ -115,8 +113,8 @@ def check_transition(
         reason = "the data files have no field ids to find columns by; use 'name'"
     elif after == "none":
         reason = (
-            "the columns of the data files wouldn't be found any more; drop the feature columnMapping, by "
-            "DeltaTable.drop_feature, which has the files written anew"
+            "the columns of the data files wouldn't be found any more; drop the feature columnMapping with "
+            "DeltaTable.drop_feature, which rewrites the files"
         )
     else:
         reason = "the columns of the data files wouldn't be found any more; copy the table into a new one"
@@ -130,7 +128,7 @@ def check_transition(
 def find_requirements(
     old: tuple[Protocol, Metadata], new: tuple[Protocol, Metadata], *, table: str
 ) -> tuple[FileRequirement, ...]:
-    """What a change of a table demands of the files that it has.
+    """Find what a change of a table requires of its existing files.
 
     Args:
         old: protocol and metadata before.
@@ -138,33 +136,36 @@ def find_requirements(
         table: the table's location, for messages.
 
     Raises:
-        InvalidTableError: a schema or property can't be read, or a partition column isn't there.
+        InvalidTableError: a schema or property can't be read, or a partition column doesn't exist.
     """
     return tuple(_requirements(_Side.of(*old, table), _Side.of(*new, table)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What counts of one side of the change.
+    """The table before or after the change, as far as it matters here.
 
     Attributes:
-        row_rules: what to call each rule for the values of rows, by what tells it from others.
-        places: every place in the schema, physical names, with its logical path.
-        not_null: those of them that hold no null.
-        partition_columns: the logical names, by physical names.
+        iceberg_compat: the version of Iceberg compatibility in force; None if none is.
+        row_tracking: whether row tracking is enabled.
+        mapped: whether column mapping is on.
+        row_rules: a name for messages of each rule about rows, by a key that identifies the rule.
+        logical: the logical path of each physical path in the schema.
+        not_null: the physical paths that can't hold null.
+        partition_columns: the logical names of the partition columns, by physical names.
     """
 
     iceberg_compat: int | None
     row_tracking: bool
     mapped: bool
     row_rules: Mapping[tuple[str, ...], str]
-    places: Mapping[SchemaPath, SchemaPath]
+    logical: Mapping[SchemaPath, SchemaPath]
     not_null: frozenset[SchemaPath]
     partition_columns: Mapping[str, str]
 
     @classmethod
     def of(cls, protocol: Protocol, metadata: Metadata, table: str) -> _Side:
-        """What counts of a protocol and metadata: that of which the feature is supported."""
+        """The table with a protocol and metadata. Features that the protocol lacks don't count."""
         supported = supported_features(protocol)
         properties = TableProperties(metadata.configuration, table)
         mode = mapping_mode(protocol, metadata, table=table)
@@ -181,18 +182,18 @@ class _Side:
                 **_rules_of_columns(schema, in_files, supported),
             },
             dict(zip(physical, logical, strict=True)),
-            frozenset(place for place, nullable in physical.items() if not nullable),
+            frozenset(path for path, nullable in physical.items() if not nullable),
             {name: field.name for name, field in partitioning.items()},
         )
 
     def newly_not_null(self, old: _Side) -> Iterator[SchemaPath]:
-        """The logical paths of places that hold no null any more.
+        """The logical paths of what can no longer hold null, without fields inside new columns.
 
-        What lies inside of something that is new has no values yet in the files that are there.
+        Those have no values in existing files, not even null.
         """
-        for place in sorted(self.not_null - old.not_null):
-            if len(place) == 1 or place[:-1] in old.places:
-                yield self.places[place]
+        for path in sorted(self.not_null - old.not_null):
+            if len(path) == 1 or path[:-1] in old.logical:
+                yield self.logical[path]
 
 
 def _constraints(properties: TableProperties) -> dict[tuple[str, ...], str]:
@@ -206,18 +207,17 @@ def _rules_of_columns(
     schema: StructType, in_files: StructType, supported: frozenset[str]
 ) -> dict[tuple[str, ...], str]:
     rules: dict[tuple[str, ...], str] = {}
-    for named, placed in zip(all_fields(schema), all_fields(in_files), strict=True):
-        (path, field), place = named, placed[0]
+    for (path, field), (physical, _) in zip(all_fields(schema), all_fields(in_files), strict=True):
         for key, (feature, what) in _ROW_RULES.items():
             if key in field.metadata and feature in supported:
                 text = str(field.metadata[key])
-                rule = (key, *place, text)
+                rule = (key, *physical, text)
                 rules[rule] = f"{what} of the column {'.'.join(path)}, {text!r}"
     return rules
 
 
 def _nullability(schema: StructType) -> dict[SchemaPath, bool]:
-    """Whether each place below the schema may hold null; that of a map's key may not."""
+    """For each path in the schema, whether it may hold null. A map's key may not."""
     found: dict[SchemaPath, bool] = {}
     for path, data_type in all_types(schema):
         inner: dict[str, bool] = {}
@@ -236,19 +236,19 @@ def _nullability(schema: StructType) -> dict[SchemaPath, bool]:
 
 def _requirements(old: _Side, new: _Side) -> Iterator[FileRequirement]:
     if old.mapped and not new.mapped:
-        # What else can be told of columns is told by what files call them, which nothing is left of.
+        # The other requirements compare columns by physical names, which are gone.
         yield FileRequirement(
             Condition.NO_FILES,
-            "without column mapping the columns of the data files wouldn't be found any more; take all "
-            "files out by the same commit, and add them written anew",
+            "without column mapping the columns of the data files wouldn't be found any more; remove all "
+            "files in the same commit, and add rewritten ones",
         )
         return
     if new.row_tracking and not old.row_tracking:
         yield FileRequirement(
             Condition.ROW_IDS,
-            "row tracking can be enabled once every file has row ids; add the feature rowTracking first, "
-            "and then the files that lack them once more, as they are and with dataChange=false: that "
-            "gives them theirs",
+            "row tracking can only be enabled when every file has row ids; first add the feature "
+            "rowTracking, then add the files without row ids again, unchanged and with dataChange=false, "
+            "so that they get theirs",
         )
     compat = new.iceberg_compat
     if compat is not None and compat != old.iceberg_compat:
@@ -256,21 +256,21 @@ def _requirements(old: _Side, new: _Side) -> Iterator[FileRequirement]:
             yield FileRequirement(
                 Condition.NO_FILES,
                 "icebergCompatV2 needs files with materialised partition columns and ids of nested "
-                "fields, which those of the table lack; create a new table with it",
+                "fields, which the table's files lack; create a new table with it",
             )
         elif new.partition_columns and old.iceberg_compat is None:
             yield FileRequirement(
                 Condition.NO_FILES,
-                "icebergCompatV1 needs files with materialised partition columns, which those of the "
-                "table lack; create a new table with it",
+                "icebergCompatV1 needs files with materialised partition columns, which the table's files "
+                "lack; create a new table with it",
             )
     rules = [new.row_rules[rule] for rule in sorted(new.row_rules.keys() - old.row_rules.keys())]
     rules += [f"NOT NULL of the column {'.'.join(path)}" for path in new.newly_not_null(old)]
     for rule in rules:
         yield FileRequirement(
             Condition.CHECKED_ROWS,
-            f"nobody has checked the rows of the table against the {rule}; the engine doesn't see rows, "
-            "so use airflow_delta.spark.add_constraint or set_not_null, which check them with Spark",
+            f"the rows of the table aren't checked against the {rule}; the engine doesn't see rows, so use "
+            "airflow_delta.spark.add_constraint or set_not_null, which check them with Spark",
         )
     if [*new.partition_columns] != [*old.partition_columns]:
         yield FileRequirement(

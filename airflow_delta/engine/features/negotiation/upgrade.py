@@ -1,18 +1,15 @@
-"""The protocol that a table needs for what it is to do: as old as possible, as new as necessary.
+"""Compute the protocol that a table needs: as low as possible, as high as necessary.
 
-Features come from three sides:
+A table needs the features that are
 
 * requested, by name or by a version;
 * used by the schema or the properties, such as a ``timestamp_ntz`` column or
   ``delta.enableDeletionVectors``;
 * required by other features.
 
-What the protocol looks like then is up to `lowest_protocol`.
+`lowest_protocol` turns them into a protocol.
 
-Column mapping is special: where a table has a mode that its protocol doesn't support, its files know the
-columns by their names. Another change of the table must not bring the mode into force.
-
-Spec: PROTOCOL.md, "Table Features for New and Existing Tables", "Supported Features".
+PROTOCOL.md, "Table Features for New and Existing Tables", "Supported Features".
 """
 
 from __future__ import annotations
@@ -58,21 +55,21 @@ def upgrade_protocol(
     requested: frozenset[str] = frozenset(),
     table: str,
 ) -> Protocol:
-    """The protocol that a table needs once it has new metadata.
+    """Compute the protocol that a table needs with new metadata, and check both.
 
     Args:
-        protocol: the protocol that it has.
-        metadata: the metadata that it is to have.
-        before: the metadata that it has; see `extend_protocol`.
-        requested: features that it is to support, whether or not it uses them.
+        protocol: the current protocol.
+        metadata: the new metadata.
+        before: the current metadata; see `extend_protocol`.
+        requested: features that the table must support, even if it doesn't use them.
         table: the table's location, for messages.
 
     Returns:
-        The protocol; the same object where it needs no more than it has.
+        The protocol; the same object if the current one suffices.
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that the engine can't write, or doesn't know.
-        InvalidTableError: metadata and features don't fit together; see `check_metadata`.
+        InvalidTableError: metadata and features contradict each other; see `check_metadata`.
     """
     upgraded = extend_protocol(protocol, metadata, before=before, requested=requested, table=table)
     check_metadata(upgraded, metadata, table=table)
@@ -88,20 +85,21 @@ def extend_protocol(
     least: Protocol = _NOTHING,
     table: str,
 ) -> Protocol:
-    """As `upgrade_protocol`, for metadata that may lack ids and names that the features need.
+    """As `upgrade_protocol`, but without checks, for metadata that may still lack ids and names.
 
     Args:
-        protocol: the protocol that the table has.
-        metadata: the metadata that it is to have.
-        before: the metadata that it has. A mode of column mapping that its protocol doesn't support
-            comes into force only if something asks for column mapping or requires it.
-        requested: features that it is to support, whether or not it uses them.
-        least: a protocol that it must not fall behind either.
+        protocol: the current protocol.
+        metadata: the new metadata.
+        before: the current metadata. If they have a mode of column mapping that the protocol doesn't
+            support, the files contain logical names. So the mode comes into force only if column mapping is
+            requested, or required by another feature, not by any other change.
+        requested: features that the table must support, even if it doesn't use them.
+        least: a protocol whose versions and features the table must have too.
         table: the table's location, for messages.
 
     Raises:
-        UnsupportedFeatureError: the engine doesn't know a feature that is requested.
-        InvalidTableError: the schema or a property that decides can't be read.
+        UnsupportedFeatureError: a requested feature is unknown.
+        InvalidTableError: the schema or a relevant property can't be read.
     """
     unknown = requested - FEATURES.keys()
     if unknown:
@@ -140,15 +138,14 @@ def needed_features(
 ) -> frozenset[str]:
     """The features that a table must support.
 
-    A preview of a feature is taken in place of the feature itself only where the table has it or is
-    requested to have it.
+    The preview of a feature replaces the feature itself only if it is supported already, or requested.
 
     Args:
-        properties: its properties.
-        schema: its schema.
+        properties: the table's properties.
+        schema: the table's schema.
         requested: known features that are requested by name.
-        supported: those that it supports already.
-        ignored: those whose use by the metadata counts for nothing.
+        supported: the features that the table supports already.
+        ignored: features whose use by the metadata doesn't count.
     """
     used = _used_features(properties, schema, requested | supported) - ignored
     return _with_required(requested | used)
@@ -157,42 +154,41 @@ def needed_features(
 def check_no_shrinking(
     old: Protocol, new: Protocol, *, dropped: frozenset[str] = frozenset(), table: str
 ) -> None:
-    """Make sure that a protocol supports all that another one does ("Supported Features").
+    """Check that a new protocol keeps all features of the old one ("Supported Features").
 
-    A table that is taken back from its commit owner loses the feature ``managedCommit``, and by the same
-    commit nothing else but ``inCommitTimestamp``, which that needs (managed-commits.md, "Converting a
-    managed-commit table to filesystem table").
+    A table that is taken back from its commit owner may lose ``managedCommit``, and in the same commit
+    ``inCommitTimestamp`` (managed-commits.md, "Converting a managed-commit table to filesystem table").
 
     Args:
         old: the protocol before.
         new: the protocol after.
-        dropped: features that it loses on purpose; see `dropping`.
+        dropped: features that the commit drops on purpose; see `dropping`.
         table: the table's location, for messages.
 
     Raises:
-        InvalidTableError: it doesn't. Facts: features.
+        InvalidTableError: a feature is lost. Facts: features.
     """
     lost = sorted(supported_features(old) - supported_features(new) - dropped)
     if lost and MANAGED_COMMIT in lost:
         lost = sorted(set(lost) - {MANAGED_COMMIT, TIMESTAMPS_FEATURE})
     if lost:
         raise InvalidTableError(
-            f"the new protocol lacks the features {lost} of the old one: expected all of them, as files "
-            "and metadata may rely on them; a feature is dropped by DeltaTable.drop_feature",
+            f"the new protocol lacks the features {lost} of the old one: expected all of them, because "
+            "files and metadata may rely on them; drop a feature with DeltaTable.drop_feature",
             table=table,
             features=tuple(lost),
         )
 
 
 def check_metadata(protocol: Protocol, metadata: Metadata, *, table: str) -> None:
-    """Make sure that metadata fit together, and with the protocol that goes with them.
+    """Check that metadata don't contradict themselves or their protocol.
 
     Raises:
         UnsupportedFeatureError: the engine can't commit to such a table.
-        InvalidTableError: a feature lacks another that it requires; columns lack what column mapping
-            needs; Iceberg compatibility is in force together with what it excludes, such as deletion
-            vectors; a clustered table has partition columns; row tracking is enabled without names for
-            its hidden columns; or an identity column is none.
+        InvalidTableError: a feature lacks another that it requires; columns lack what column mapping needs;
+            Iceberg compatibility is in force with something that it excludes, such as deletion vectors; a
+            clustered table has partition columns; row tracking is enabled without names for its hidden
+            columns; or an identity column is invalid.
     """
     check_writable(protocol, metadata, table=table, operation=Operation.COMMIT)
     supported = supported_features(protocol)
@@ -222,8 +218,8 @@ def _used_features(
 ) -> frozenset[str]:
     """The features that schema and properties use.
 
-    NOT NULL needs none by the specification; it counts as an invariant to the reference
-    implementation, which would change the protocol at its first write.
+    NOT NULL counts as an invariant, though not in the specification: the reference implementation would
+    otherwise change the protocol with its first write.
     """
     used = {
         name
@@ -251,9 +247,9 @@ def _check_identity_columns(
         if field is None or field.data_type != LONG:
             problem = "isn't of the type long"
         elif column.name in partition_columns:
-            problem = "is a partition column, whose values can't be made file by file"
+            problem = "is a partition column, which has one value per file"
         elif "delta.generationExpression" in field.metadata:
-            problem = "has a generation expression as well, so that its values have two sources"
+            problem = "also has a generation expression, so that its values have two definitions"
         else:
             continue
         raise InvalidTableError(

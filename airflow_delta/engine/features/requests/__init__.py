@@ -1,1 +1,1 @@
-"""What a user requests of a table by properties, and what the engine assigns itself."""
+"""Compute protocol and metadata from what a user requests by table properties."""

@@ -1,10 +1,10 @@
-"""Ids and names that a table needs once a feature is on, and that its users don't choose.
+"""Assign the ids and names that a feature needs, and that users don't choose.
 
-* Column mapping: each column's id and physical name, and the highest id that was given out;
-* "Iceberg Compatibility V2": ids of what is in arrays and maps;
-* row tracking: the names of the two hidden columns.
+* Column mapping needs an id and a physical name for each column, and the highest id that was assigned;
+* "Iceberg Compatibility V2" needs ids of the contents of arrays and maps;
+* row tracking needs names for its two hidden columns.
 
-Spec: PROTOCOL.md, the sections of these features.
+PROTOCOL.md, the sections of these features.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_delta.engine.model.schema import StructField, StructType
 
 __all__ = ["assign_metadata"]
 
-# As the reference implementation begins them.
+# The prefixes are those of the reference implementation.
 _HIDDEN_COLUMNS = {
     MATERIALIZED_ROW_ID_COLUMN: "_row-id-col-",
     MATERIALIZED_ROW_COMMIT_VERSION_COLUMN: "_row-commit-version-col-",
@@ -38,18 +38,18 @@ def assign_metadata(
     unique: Callable[[], str],
     table: str,
 ) -> tuple[StructType, dict[str, str]]:
-    """Schema and properties with the ids and names that they need and lack.
+    """Add missing ids and names to a schema and properties, as far as the properties need them.
 
     Args:
         schema: the schema.
-        configuration: the properties to be stored.
+        configuration: the table properties.
         mapped: whether column mapping is in force.
         name_of: makes a column's physical name; see `column_mapping.assign_mapping`.
-        unique: makes a text that no other call has made or will make, such as a UUID.
+        unique: makes a unique text, such as a UUID.
         table: the table's location, for messages.
 
     Raises:
-        InvalidTableError: a property, or an id that is there, makes no sense.
+        InvalidTableError: a property or an existing id is invalid.
     """
     properties = TableProperties(configuration, table)
     assigned = dict(configuration)

@@ -1,23 +1,23 @@
-"""What a new table is: its protocol, schema, properties and metadata domains.
+"""Compute the protocol, schema, properties and metadata domains of a new table.
 
-The protocol is as old as possible and as new as needed (see `upgrade`); a table that asks for nothing
-has the versions that all writers in use give it. The properties are those of the user without the ones
-that speak about the protocol, and with what the features need (see `assigned`):
+The protocol is as low as possible (``negotiation/upgrade.py``). If nothing is requested, it has the
+versions that all writers in use choose. The properties are those of the user, without those about the
+protocol, and with those that the features need (`assigned_metadata`):
 
 ===========================  ====================================================================
-requested                    what comes with it
+requested                    what is added
 ===========================  ====================================================================
 column mapping               ids and physical names of all columns that have none
 Iceberg compatibility        column mapping by name, unless a mode is given; ids of nested fields
 row tracking                 names of the hidden columns
-clustering columns           the domain that lists them, by physical names
+clustering columns           the metadata domain that lists them, by physical names
 in-commit timestamps         nothing: a new table has them from version 0
 a commit owner               in-commit timestamps, and the table's id in the owner's configuration
 ===========================  ====================================================================
 
-A table without columns is one that gets them later; the reference implementation makes such tables, too.
+A table may have no columns yet, as in the reference implementation.
 
-Spec: PROTOCOL.md, "Table Features for New and Existing Tables" and the sections of the features.
+PROTOCOL.md, "Table Features for New and Existing Tables" and the sections of the features.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ __all__ = ["NewTable", "new_table"]
 
 _MODE = "delta.columnMapping.mode"
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
-# What all writers in use give a table that asks for nothing.
+# The version that all writers in use choose if nothing is requested.
 _DEFAULT_WRITER_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """What version 0 holds, apart from what tells one table from another.
+    """The content of version 0, without the table's id, name, description and time of creation.
 
     Attributes:
         protocol: the protocol.
-        schema: the schema; its columns are mapped where the table has column mapping.
+        schema: the schema, with ids and physical names if the table has column mapping.
         partition_columns: the partition columns.
         configuration: the properties to store.
         domains: the metadata domains.
@@ -86,13 +86,13 @@ class NewTable:
         description: str | None = None,
         created_time: int | None = None,
     ) -> Metadata:
-        """The metadata of a table.
+        """Make the metadata of the table.
 
         Args:
             id: the table's unique identifier.
-            name: given by the user.
-            description: given by the user.
-            created_time: epoch ms.
+            name: the user's name for the table.
+            description: the user's description.
+            created_time: the time of creation, in epoch ms.
         """
         return Metadata(
             id=id,
@@ -114,23 +114,23 @@ def new_table(
     unique: Callable[[], str],
     table: str,
 ) -> NewTable:
-    """What a new table has to be.
+    """Compute the definition of a new table.
 
     Args:
-        schema: the columns; ids and physical names that they have are kept under column mapping, and
-            left out without it, where they would pass for true once it is turned on.
-        properties: the properties that the user asks for.
+        schema: the columns. Their ids and physical names are kept with column mapping. Without it they are
+            removed, because they would count when it is turned on later.
+        properties: the requested properties.
         partition_by: the partition columns, in order.
-        cluster_by: the clustering columns, in order; a column inside a struct as a list of names.
-        unique: makes a text that no other call has made or will make, such as a UUID.
+        cluster_by: the clustering columns, in order; a column inside a struct is a list of names.
+        unique: makes a unique text, such as a UUID.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: partition, clustering or statistics columns make no sense; a property is
-            unknown, holds a value that it can't have, or is for commits to write and not for users; or
-            what it asks of the protocol makes no sense.
+        InvalidArgumentError: partition, clustering or statistics columns are invalid; a property is
+            unknown, has an invalid value, or may only be set by commits; or a requested version or feature
+            is invalid.
         UnsupportedFeatureError: the table needs a version or feature that the engine can't write.
-        InvalidTableError: schema, partitioning and properties don't fit together; see
+        InvalidTableError: schema, partitioning and properties contradict each other; see
             `upgrade.check_metadata`.
     """
     check_names_not_empty(schema, table=table)
@@ -168,7 +168,7 @@ def new_table(
 def _with_implied(
     configuration: dict[str, str], unique: Callable[[], str], table: str
 ) -> dict[str, str]:
-    """Iceberg compatibility needs column mapping, which a new table may as well have; owners an id."""
+    """Add properties that others imply: column mapping for Iceberg, and the table's id for its owner."""
     facts = TableProperties(configuration, table)
     if facts.iceberg_compat_v1_enabled or facts.iceberg_compat_v2_enabled:
         configuration = {_MODE: "name", **configuration}
@@ -177,12 +177,12 @@ def _with_implied(
     made = assign_owner(
         configuration, facts.commit_owner, facts.commit_owner_conf, table_id=unique(), table=table
     )
-    # In-commit timestamps that are requested to be off stay so, for the commit to refuse.
+    # If in-commit timestamps are requested to be off, they stay off, and the commit will refuse that.
     return {**made, _TIMESTAMPS: configuration.get(_TIMESTAMPS, made[_TIMESTAMPS])}
 
 
 def _protocol(needed: frozenset[str], requested: RequestedProperties) -> Protocol:
-    """The lowest versions that support the features and are no lower than requested."""
+    """The lowest protocol that supports the features, and has at least the requested versions."""
     made = protocol_with(
         needed, protocol_of_versions(requested.reader_version, requested.writer_version)
     )
@@ -199,9 +199,9 @@ def _partition_columns(
     if unknown := [name for name in columns if schema.field(name) is None]:
         problem = f"{unknown} are no columns of the table, which has {', '.join(schema.names)}"
     elif len(set(columns)) < len(columns):
-        problem = "a column can partition a table once"
+        problem = "a column is listed twice"
     elif columns and len(columns) == len(schema.fields):
-        problem = "these are all columns; a data file needs one that it holds itself"
+        problem = "these are all columns; a data file needs at least one other column"
     else:
         return columns
     raise InvalidArgumentError(f"partition_by={partition_by!r}: {problem}", table=table)

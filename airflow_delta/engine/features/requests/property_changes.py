@@ -1,15 +1,12 @@
-"""Changes of an existing table's properties.
+"""Compute protocol and metadata of an existing table after a change of its properties.
 
-What users set is not always what is stored: names and words are put in the case of the protocol,
-properties that speak about the protocol become a part of it (`upgrade`), and turning on column mapping
-gives every column an id and a physical name. What else follows is up to others: what the table's files
-must be like (`transitions`), the enablement properties of in-commit timestamps (their commit).
+The stored properties may differ from the user's: names and values get the case of the protocol, properties
+about the protocol change the protocol, and column mapping assigns an id and a physical name to every
+column. The commit then checks the requirements on existing files (``negotiation/transitions.py``), and sets
+the enablement properties of in-commit timestamps.
 
-Column mapping is turned on by its mode, or by whatever lets the protocol support it where the table has a
-mode already: that one has counted for nothing so far.
-
-Spec: PROTOCOL.md, "Change Metadata", "Table Features for New and Existing Tables" and the sections of
-the features; edge case E18.
+PROTOCOL.md, "Change Metadata", "Table Features for New and Existing Tables" and the sections of the
+features; edge case E18.
 """
 
 from __future__ import annotations
@@ -50,12 +47,12 @@ from airflow_delta.engine.model.schema_json import parse_schema, schema_to_json
 
 __all__ = ["change_properties"]
 
-_OTHERWISE: Mapping[str, str] = {
-    CONSTRAINT_PREFIX: "a constraint is added and dropped by operations of their own, because the rows "
-    "that are there must fulfil it",
-    "delta.managedCommit.": "a table is given to a commit owner, and taken back, by operations of their "
-    "own: DeltaTable.convert_to_managed and convert_to_file_system",
+_OTHER_OPERATIONS: Mapping[str, str] = {
+    CONSTRAINT_PREFIX: "other operations add and drop constraints, because existing rows must satisfy them",
+    "delta.managedCommit.": "other operations give a table to a commit owner and take it back: "
+    "DeltaTable.convert_to_managed and convert_to_file_system",
 }
+"""Prefixes of properties that only other operations may change, with the reason."""
 
 
 def change_properties(
@@ -68,33 +65,33 @@ def change_properties(
     unique: Callable[[], str],
     table: str,
 ) -> tuple[Protocol, Metadata]:
-    """A table's protocol and metadata with other properties.
+    """Set and remove properties of a table.
 
     Args:
-        protocol: the table's.
-        metadata: the table's.
-        set: properties to set; ``delta.feature.<name>=supported`` asks for a feature.
+        protocol: the table's protocol.
+        metadata: the table's metadata.
+        set: properties to set; ``delta.feature.<name>=supported`` requests a feature.
         unset: names of properties to remove.
-        if_exists: pass over names that the table doesn't have.
-        unique: makes a text that no other call has made or will make, such as a UUID.
+        if_exists: whether to ignore names in ``unset`` that the table doesn't have.
+        unique: makes a unique text, such as a UUID.
         table: the table's location, for messages.
 
     Returns:
-        The protocol, the same object where no more is needed, and the metadata.
+        The protocol, which is the same object if it suffices; and the metadata.
 
     Raises:
-        InvalidArgumentError: a property is unknown, or not for users to change this way; it has a value
-            that it can't have; it is both set and removed, or not there to be removed; it lists columns
-            that the table hasn't, or that have no statistics; or column mapping can't change so.
-        UnsupportedFeatureError: the table would need a feature or version that the engine doesn't know
-            or can't write.
-        InvalidTableError: protocol and metadata don't fit together; see `upgrade.check_metadata`.
+        InvalidArgumentError: a property is unknown, has an invalid value, or can't be changed this way; it
+            is both set and removed; it is to be removed, but the table doesn't have it; it lists columns
+            that don't exist or can't have statistics; or the mode of column mapping can't change so.
+        UnsupportedFeatureError: the table would need a feature or version that the engine doesn't know or
+            can't write.
+        InvalidTableError: protocol and metadata contradict each other; see `upgrade.check_metadata`.
     """
     requested = parse_requested_properties(set or {}, table=table)
     removed = frozenset(_present_name(key, metadata.configuration) for key in unset)
     _check_removable(removed, requested, metadata, if_exists=if_exists, table=table)
     for name in (*requested.properties, *removed):
-        for prefix, reason in _OTHERWISE.items():
+        for prefix, reason in _OTHER_OPERATIONS.items():
             if name.startswith(prefix):
                 raise InvalidArgumentError(
                     f"the property {name} can't be set or unset: {reason}",
@@ -103,9 +100,9 @@ def change_properties(
                 )
     kept = {name: value for name, value in metadata.configuration.items() if name not in removed}
     changed = replace(metadata, configuration={**kept, **requested.properties})
-    # Not the others: a malformed one must not stop the change of another.
+    # Only the changed ones: a malformed property must not prevent the change of another.
     check_values(TableProperties(requested.properties, table))
-    grown = extend_protocol(
+    extended = extend_protocol(
         protocol,
         changed,
         before=metadata,
@@ -113,22 +110,22 @@ def change_properties(
         least=protocol_of_versions(requested.reader_version, requested.writer_version),
         table=table,
     )
-    check_transition(metadata, changed, protocols=(protocol, grown), table=table)
+    check_transition(metadata, changed, protocols=(protocol, extended), table=table)
     if STATISTICS_COLUMNS in requested.properties:
         check_statistics_columns(
             parse_schema(changed.schema_string, table),
             changed.partition_columns,
             TableProperties(changed.configuration, table),
         )
-    made = _assign_metadata((protocol, metadata), (grown, changed), unique, table)
-    check_metadata(grown, made, table=table)
-    return grown, made
+    complete = _assign_metadata((protocol, metadata), (extended, changed), unique, table)
+    check_metadata(extended, complete, table=table)
+    return extended, complete
 
 
 def _present_name(key: str, configuration: Mapping[str, str]) -> str:
-    """The name to remove: as it is there, or else as it would be stored.
+    """The stored name of a property to remove, in the case that the table or the protocol has.
 
-    Unlike a name to set it may be one that nobody knows: what is there can be taken away.
+    Unlike a name to set it may be unknown, because any property that the table has can be removed.
     """
     return key if key in configuration else KNOWN.get(key.lower(), key)
 
@@ -165,17 +162,17 @@ def _assign_metadata(
     unique: Callable[[], str],
     table: str,
 ) -> Metadata:
-    """The new metadata with the ids and names that its properties make necessary."""
+    """The new metadata with the ids and names that their properties need."""
     mode = mapping_mode(*old, table=table)
     mapped = mapping_mode(*new, table=table) != "none"
     _, changed = new
     schema = before = parse_schema(changed.schema_string, table)
     if mode == "none":
-        # Ids and names left over from elsewhere mean nothing to the files that are there.
+        # Existing files weren't written with these ids and names.
         schema = without_mapping(schema)
 
     def _name_of(field: StructField) -> str:
-        # What the files call a column that wasn't mapped when they were written.
+        # If column mapping was off, the files contain the logical name.
         return field.name if mode == "none" else physical_name(field, mode)
 
     schema, configuration = assign_metadata(

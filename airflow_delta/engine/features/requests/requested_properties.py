@@ -1,7 +1,9 @@
-"""What a user's properties ask for: some are stored with the table, others are about its protocol.
+"""Parse the properties that a user requests: some are stored with the table, others are about its protocol.
 
-Spec: PROTOCOL.md, "Table Features for New and Existing Tables"; edge case E18. A feature is requested
-by ``delta.feature.<name>`` = ``supported``, in any case, or by a version that implies it.
+A feature is requested by ``delta.feature.<name>`` = ``supported``, in any case, or by a version that
+implies it.
+
+PROTOCOL.md, "Table Features for New and Existing Tables"; edge case E18.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ __all__ = ["RequestedProperties", "parse_requested_properties"]
 
 @dataclass(frozen=True, slots=True)
 class RequestedProperties:
-    """What is requested.
+    """The properties that a user requests, by kind.
 
     Attributes:
-        properties: those to store, with names and values as they are stored.
-        features: those requested by name.
-        reader_version: the least reader version; None for any.
-        writer_version: the least writer version; None for any.
+        properties: the properties to store, with names and values as they are stored.
+        features: the features that are requested by name.
+        reader_version: the requested reader version; None if none is requested.
+        writer_version: the requested writer version; None if none is requested.
     """
 
     properties: dict[str, str]
@@ -44,16 +46,16 @@ class RequestedProperties:
 
 
 def parse_requested_properties(given: Mapping[str, str], *, table: str) -> RequestedProperties:
-    """Take apart what a user gives.
+    """Parse the properties that a user requests.
 
     Args:
         given: the properties.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: a name is unknown, is given twice in different case, or is for commits
-            alone to write; a value is no text; or what is requested of the protocol makes no sense.
-        UnsupportedFeatureError: the engine doesn't know a feature or version that is requested.
+        InvalidArgumentError: a name is unknown, is given twice in different case, or may only be set by
+            commits; a value isn't a text; or a request of a feature or version is malformed.
+        UnsupportedFeatureError: a requested feature or version is unknown.
     """
     named = _by_stored_name(given, table)
     return RequestedProperties(
@@ -76,7 +78,7 @@ def _by_stored_name(given: Mapping[str, str], table: str) -> dict[str, str]:
         check_settable(name, table=table)
         if not isinstance(value, str):
             raise InvalidArgumentError(
-                f"the property {key} is {value!r}: expected a text, as all properties are",
+                f"the property {key} is {value!r}: expected a text",
                 table=table,
                 property=name,
             )
@@ -101,7 +103,7 @@ def _features(named: Mapping[str, str], table: str) -> frozenset[str]:
         name = key.removeprefix(FEATURE_PREFIX)
         if name.lower() not in by_lower_case:
             raise UnsupportedFeatureError(
-                f"the engine doesn't know the feature {name!r} that the property {key} asks for; "
+                f"the engine doesn't know the feature {name!r} that the property {key} requests; "
                 f"it knows {', '.join(sorted(FEATURES))}",
                 table=table,
                 features=(name,),
@@ -120,7 +122,7 @@ def _version(named: Mapping[str, str], key: str, newest: int, table: str) -> int
         )
     if int(text) > newest:
         raise UnsupportedFeatureError(
-            f"the property {key} asks for version {text}, the engine has {newest}",
+            f"the property {key} requests version {text}, but the engine has {newest}",
             table=table,
             features=(),
         )

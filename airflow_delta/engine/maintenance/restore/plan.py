@@ -199,13 +199,13 @@ class _Request:
         base: the newest version.
         version: the version to restore; None if a time is given.
         timestamp_ms: that time, in epoch ms; None if a version is given.
-        seen_s: when the base was found to be the newest, by `monotonic_s`.
+        newest_at_s: when the base was found to be the newest, by `monotonic_s`.
     """
 
     base: Snapshot
     version: int | None
     timestamp_ms: int | None
-    seen_s: float
+    newest_at_s: float
 
 
 def restore(
@@ -274,10 +274,10 @@ def _open_request(
             f"expected a version or a timestamp to restore the table to, found {found}", table=table
         )
     check_version(version, table=table)
-    seen_s = monotonic_s()
+    newest_at_s = monotonic_s()
     base = open_newest(storage, owners=owners, for_writing=True, parsed=True)
     check_writable(base.protocol, base.metadata, table=table, operation=Operation.COMMIT)
-    return _Request(base, version, timestamp_ms, seen_s)
+    return _Request(base, version, timestamp_ms, newest_at_s)
 
 
 def _choose_version(request: _Request) -> int:
@@ -305,7 +305,7 @@ def _begin(storage: Storage, owners: CommitOwners, request: _Request) -> Optimis
             if request.timestamp_ms is None
             else {"timestamp": utc_text(request.timestamp_ms)}
         ),
-        seen_s=request.seen_s,
+        newest_at_s=request.newest_at_s,
         owners=owners,
     )
 

@@ -1,8 +1,8 @@
-"""Alterations of a table's columns, worked out of its newest version.
+"""Compute alterations of a table's columns from its newest version.
 
-The rules are in ``features/column_changes``; here they meet the rest of the metadata: under column
-mapping new columns get ids and physical names, partition columns and the list of columns with
-statistics follow a new name.
+``features/column_changes`` changes the schema. This module changes the rest of the metadata to match: under
+column mapping it assigns ids and physical names to new columns; after a rename it updates the partition
+columns and the list of columns with statistics.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ __all__ = [
 def add_columns(
     base: Snapshot, fields: Sequence[StructField], inside: ColumnName, position: Position | None
 ) -> Alteration:
-    """New columns; see `add_fields`."""
+    """Add columns; see `add_fields`."""
     fields = check_fields("fields", fields)
     path = column_path(inside, "inside") if inside else ()
     schema = add_fields(base.schema, path, fields, position)
@@ -91,17 +91,17 @@ def add_columns(
         check_column_names(StructType(tuple(fields)), table=base.table)
     columns = [
         {"column": _column_parameter((*path, field.name), field.data_type, metadata=field.metadata)}
-        | ({"position": place.sql} if place else {})
-        for field, place in zip(fields, _positions(fields, position), strict=True)
+        | ({"position": inserted.sql} if inserted else {})
+        for field, inserted in zip(fields, _positions(fields, position), strict=True)
     ]
     return Alteration("ADD COLUMNS", {"columns": columns}, metadata_with_schema(base, schema))
 
 
 def rename_column(base: Snapshot, column: ColumnName, name: str) -> Alteration:
-    """A column under another name; see `rename_field`."""
+    """Rename a column; see `rename_field`."""
     path = column_path(column)
     check_text("new_name", name)
-    _check_is_mapped(base, "renamed")
+    _check_has_column_mapping(base, "renamed")
     schema = rename_field(base.schema, path, name)
     check_no_expressions(base.schema, base.properties, path, verb="renamed")
     metadata = metadata_with_schema(
@@ -118,9 +118,9 @@ def rename_column(base: Snapshot, column: ColumnName, name: str) -> Alteration:
 
 
 def drop_columns(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
-    """Fewer columns; see `drop_field`. Files keep their values, which no reader sees any more."""
-    paths = _columns_to_drop(columns)
-    _check_is_mapped(base, "dropped")
+    """Drop columns; see `drop_field`. The files keep the values, which readers then ignore."""
+    paths = _parse_columns_to_drop(columns)
+    _check_has_column_mapping(base, "dropped")
     schema, configuration = base.schema, dict(base.metadata.configuration)
     clustering = base.domains.get(DOMAIN)
     by = parse_clustering_columns(clustering.configuration, table=base.table) if clustering else ()
@@ -140,7 +140,7 @@ def drop_columns(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
     return Alteration("DROP COLUMNS", parameters, metadata, relies_on=DOMAIN)
 
 
-def _columns_to_drop(columns: Sequence[ColumnName]) -> list[SchemaPath]:
+def _parse_columns_to_drop(columns: Sequence[ColumnName]) -> list[SchemaPath]:
     expected = "a list of columns to drop"
     check_list("columns", columns, expected)
     paths = [column_path(column, f"columns[{n}]") for n, column in enumerate(columns)]
@@ -155,7 +155,7 @@ def _columns_to_drop(columns: Sequence[ColumnName]) -> list[SchemaPath]:
 
 
 def change_type(base: Snapshot, column: ColumnName, new_type: DataType) -> Alteration:
-    """A wider type; see `widen`."""
+    """Widen the type of a column; see `widen`."""
     path = column_path(column)
     check_data_type("new_type", new_type)
     if not base.properties.type_widening_enabled:
@@ -177,46 +177,48 @@ def change_type(base: Snapshot, column: ColumnName, new_type: DataType) -> Alter
 
 
 def set_nullable(base: Snapshot, column: ColumnName, *, allowed: bool) -> Alteration:
-    """A column that may, or may not, hold null; see `with_nullable`."""
+    """Allow or forbid nulls in a column; see `with_nullable`."""
     path = column_path(column)
     return _column_change(base, path, with_nullable(base.schema, path, nullable=allowed))
 
 
 def set_comment(base: Snapshot, column: ColumnName, comment: str | None) -> Alteration:
-    """A column with another comment; see `with_comment`."""
+    """Set or remove the comment of a column; see `with_comment`."""
     path = column_path(column)
     check_text("comment", comment, optional=True)
     return _column_change(base, path, with_comment(base.schema, path, comment))
 
 
 def set_default(base: Snapshot, column: ColumnName, expression: str) -> Alteration:
-    """A column with another default; see `with_default`."""
+    """Set the default of a column; see `with_default`."""
     path = column_path(column)
     check_text("expression", expression)
     return _column_change(base, path, with_default(base.schema, path, expression))
 
 
 def drop_default(base: Snapshot, column: ColumnName) -> Alteration:
-    """A column without a default; see `with_default`."""
+    """Remove the default of a column; see `with_default`."""
     path = column_path(column)
     return _column_change(base, path, with_default(base.schema, path, None))
 
 
 def move_column(base: Snapshot, column: ColumnName, position: Position | None) -> Alteration:
-    """A column at another place; see `move_field`.
+    """Move a column within its struct; see `move_field`.
 
     Raises:
-        InvalidArgumentError: there is no position.
+        InvalidArgumentError: no position is given.
     """
     path = column_path(column)
     if position is None:
-        raise InvalidArgumentError(f"where shall {column!r} go? Give first=True, or after=…")
-    made = _column_change(base, path, move_field(base.schema, path, position))
-    return replace(made, parameters={**made.parameters, "position": position.sql})
+        raise InvalidArgumentError(
+            f"{column!r} can't be moved without a position: pass first=True or after=…"
+        )
+    alteration = _column_change(base, path, move_field(base.schema, path, position))
+    return replace(alteration, parameters={**alteration.parameters, "position": position.sql})
 
 
 def _column_change(base: Snapshot, path: SchemaPath, schema: StructType) -> Alteration:
-    """The alteration of one column, whose path stays."""
+    """The alteration for a change of one column that keeps its path."""
     parent, name = type_at(schema, path[:-1]), path[-1]
     match parent:
         case StructType():
@@ -241,7 +243,7 @@ def _column_parameter(
     nullable: bool = True,
     metadata: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A column as Delta Spark's history tells it: of a type with others inside just the kind."""
+    """A column as in Delta Spark's history, which names only the kind of a nested type."""
     match data_type:
         case PrimitiveType() | DecimalType():
             kind = str(data_type)
@@ -262,7 +264,7 @@ def _column_parameter(
 def _positions(
     fields: Sequence[StructField], position: Position | None
 ) -> Sequence[Position | None]:
-    """The position of each of several columns that are put in one behind the other."""
+    """The position of each of several columns that are inserted one after the other."""
     if position is None:
         return [None for _ in fields]
     return [position, *(Position(field.name) for field in fields[:-1])]
@@ -277,10 +279,10 @@ def column_mapping_of(base: Snapshot) -> str:
     return mapping_mode(base.protocol, base.metadata, table=base.table)
 
 
-def _check_is_mapped(base: Snapshot, verb: str) -> None:
+def _check_has_column_mapping(base: Snapshot, verb: str) -> None:
     if column_mapping_of(base) == "none":
         raise InvalidArgumentError(
-            f"columns can't be {verb} without column mapping, as the data files know them by name; "
+            f"columns can't be {verb} without column mapping, because data files contain their names; "
             "set the property delta.columnMapping.mode to name first",
             table=base.table,
         )
@@ -289,24 +291,24 @@ def _check_is_mapped(base: Snapshot, verb: str) -> None:
 def metadata_with_schema(
     base: Snapshot, schema: StructType, *, configuration: Mapping[str, str] | None = None
 ) -> Metadata:
-    """The table's metadata with other columns, which get the ids and names that they need.
+    """The table's metadata with another schema, whose new columns get ids and physical names if needed.
 
     Args:
         base: the version whose metadata are changed.
-        schema: the new columns.
-        configuration: the table's properties; those of ``base`` unless given.
+        schema: the new schema.
+        configuration: the new table properties; by default those of ``base``.
 
     Raises:
-        InvalidTableError: an id or a property of column mapping makes no sense.
+        InvalidTableError: an id or a property of column mapping is invalid.
     """
-    made = dict(base.metadata.configuration if configuration is None else configuration)
+    changed = dict(base.metadata.configuration if configuration is None else configuration)
     if column_mapping_of(base) != "none":
-        schema, made = assign_metadata(
+        schema, changed = assign_metadata(
             schema,
-            made,
+            changed,
             mapped=True,
             name_of=lambda _: f"col-{unique_text()}",
             unique=unique_text,
             table=base.table,
         )
-    return replace(base.metadata, schema_string=schema_to_json(schema), configuration=made)
+    return replace(base.metadata, schema_string=schema_to_json(schema), configuration=changed)

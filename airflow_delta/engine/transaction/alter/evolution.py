@@ -1,13 +1,13 @@
 """Adapt a table's columns to rows that are written to it.
 
-* `evolve_metadata`: the table gets the columns that only the rows have, and the rows' wider types
-  (``merge_schema`` of a write).
-* `redefine_metadata`: the columns of the rows take the place of the table's (``overwrite_schema``).
+* `evolve_metadata` adds the columns that only the rows have, and widens types (``merge_schema`` of a
+  write).
+* `redefine_metadata` replaces the table's columns by those of the rows (``overwrite_schema``).
 
-Columns are matched by name, ignoring case, at any depth. New columns are nullable, whatever Spark says
-of the rows: other rows of the table have no value for them.
+Columns are matched by name at any depth; the case doesn't matter. New columns are nullable, because
+existing rows have no value for them.
 
-Spec: PROTOCOL.md, "Change Metadata", "Column Mapping", "Schema Serialization Format".
+PROTOCOL.md, "Change Metadata", "Column Mapping", "Schema Serialization Format".
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ __all__ = ["evolve_metadata", "redefine_metadata"]
 
 
 def evolve_metadata(base: Snapshot, rows: StructType) -> Metadata:
-    """The metadata of a table once rows with more columns, or wider types, are in it.
+    """Add columns and widen types for rows that are written to a table.
 
-    A type becomes wider only where ``delta.enableTypeWidening`` allows it; otherwise it stays, and the
-    writer casts the values. A ``void`` column takes the type of the rows.
+    A type is only widened if ``delta.enableTypeWidening`` allows it. Otherwise it stays, and the writer
+    casts the values. A ``void`` column gets the type of the rows.
 
     Args:
         base: the version that the rows are written to.
         rows: the schema of the rows, all nullable.
 
     Returns:
-        The table's metadata; the same object if the rows ask for no change.
+        The new metadata; the same object if nothing changes.
 
     Raises:
         InvalidArgumentError: a constraint, generated column or invariant may refer to a column whose type

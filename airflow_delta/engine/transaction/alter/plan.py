@@ -1,8 +1,9 @@
-"""What an alteration does to a table, and the commit that does it.
+"""`Alteration`: a planned ALTER TABLE, and the commit that makes it.
 
-An alteration is worked out of the newest version as new metadata; the protocol follows from them, or
-comes with them where more is asked for (`features.upgrade`). What it demands of the files that are there
-is judged with each attempt (`prepare.existing_files`), so that files that arrive meanwhile count.
+An alteration consists of new metadata that are computed from the newest version. The protocol follows from
+the metadata (`upgrade_protocol`), unless the alteration sets it. Each attempt to commit checks what the
+alteration requires of existing files (``prepare/existing_files.py``), so that concurrently added files
+count too.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ RowCheck: TypeAlias = Callable[[Snapshot, Metadata], None]
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """One change of a table that isn't about its rows.
+    """One change of a table apart from its rows.
 
     Attributes:
-        operation: what the commit calls itself, as Delta Spark does.
+        operation: the name of the operation in ``commitInfo``, as in Delta Spark.
         parameters: its parameters.
-        metadata: the metadata that it leaves.
-        protocol: the protocol that it leaves; None for what the metadata need.
-        domain: a metadata domain that it sets; None where it sets none.
-        relies_on: a metadata domain that must stay as it is meanwhile; None for none.
+        metadata: the metadata after the change.
+        protocol: the protocol after the change; None for the one that the metadata need.
+        domain: the metadata domain that the change sets; None if it sets none.
+        relies_on: a metadata domain whose concurrent change is a conflict; None if there is none.
     """
 
     operation: str
@@ -56,24 +57,25 @@ def commit_alteration(
     check: RowCheck | None = None,
     txn: tuple[str, int] | None = None,
 ) -> CommitResult:
-    """Make the next version of a table.
+    """Commit an alteration.
 
-    An alteration that changes nothing, such as to remove a property that isn't there, is committed all
-    the same, as by the reference implementation: it is part of the table's history.
+    An alteration that changes nothing, such as the removal of a missing property, is committed too, as in
+    the reference implementation. It is part of the table's history.
 
     Args:
-        storage: where the table is.
-        base: the version that the alteration was worked out of.
-        alteration: what to do.
-        owners: the commit owners that there are; those that are installed unless given.
-        check: checks the rows of the version against the rules that the alteration adds; None: nobody does.
-        txn: application id and version of the transaction identifier that the commit sets; None for none.
+        storage: the table's storage.
+        base: the version from which the alteration was computed.
+        alteration: the alteration.
+        owners: the known commit owners; by default those that are installed.
+        check: checks the rows of the version against the rules that the alteration adds; None if they stay
+            unchecked.
+        txn: the application and the number of a transaction identifier for the commit; None for none.
 
     Raises:
-        ConstraintViolationError: the table has data files that aren't as it demands.
+        ConstraintViolationError: existing data files don't satisfy the alteration.
         UnsupportedFeatureError: the table would need a feature that the engine can't write.
-        InvalidTableError: the metadata contradict themselves or the table's features.
-        CommitConflictError: a commit made meanwhile changed what this one rests on.
+        InvalidTableError: the new metadata contradict themselves or the table's features.
+        CommitConflictError: a concurrent commit changed what this one relies on.
         CommitOwnerError: the table's commit owner isn't known here, can't be reached, or refuses.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         StorageError: the store failed, and nothing was committed.

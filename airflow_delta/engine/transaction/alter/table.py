@@ -1,27 +1,9 @@
-"""`TableAlteration`: everything about a table that can be changed but its rows.
+"""`TableAlteration`: ALTER TABLE, with one method for each kind of change.
 
-Each method makes one commit on the newest version, named as Delta Spark names it, and says so by a
-`CommitResult`. Data files are neither read nor written: what is changed must be true of them already.
-So a rule for rows, such as NOT NULL or a constraint, is taken only by a table without data, or together
-with a check of its rows (`RowCheck`); and where column mapping is on, a column that is renamed or dropped
-stays in the files under its physical name.
+Each method computes an `Alteration` of the newest version (`columns`, `table_settings`) and commits it,
+under the operation's name in Delta Spark. Data files are neither read nor written.
 
-The methods share these errors beside their own:
-
-========================  ===========================================================================
-InvalidArgumentError      what is asked for makes no sense for this table, or an argument isn't of the
-                          type that it should have
-UnsupportedFeatureError   the engine can't write the table, or a feature that it would need
-InvalidTableError         the outcome would contradict itself, such as Iceberg compatibility with
-                          deletion vectors
-CommitConflictError       a commit made meanwhile changed what this one rests on, such as the
-                          metadata; call the method again
-CommitOwnerError          the table's commit owner isn't known here, can't be reached, or refuses
-CommitOutcomeUnknownError the store failed; the commit may have been made
-StorageError              the store failed, and nothing was committed
-========================  ===========================================================================
-
-Spec: PROTOCOL.md, "Change Metadata", "Protocol Evolution" and the sections of the features.
+PROTOCOL.md, "Change Metadata", "Protocol Evolution" and the sections of the features.
 """
 
 from __future__ import annotations
@@ -46,7 +28,7 @@ from airflow_delta.engine.transaction.alter import table_settings
 from airflow_delta.engine.transaction.alter.plan import Alteration, RowCheck, commit_alteration
 from airflow_delta.engine.transaction.once import earlier_commit
 from airflow_delta.engine.transaction.result import CommitResult
-from airflow_delta.engine.transaction.transaction import check_identifier
+from airflow_delta.engine.transaction.staged import check_identifier
 
 __all__ = ["TableAlteration"]
 
@@ -55,15 +37,34 @@ _ROUNDS = 10
 
 
 class TableAlteration:
-    """Changes of a table; see the module. Got by `DeltaTable.alter`.
+    """Changes of a table apart from its rows; `DeltaTable.alter` returns one.
 
-    A column is named by its name; one inside another by the list of names from the top down, where
-    what is in an array is its ``element``, and in a map its ``key`` and ``value``.
+    Each method makes one commit, and returns its `CommitResult`. The engine doesn't look at rows. So a rule
+    about rows, such as NOT NULL or a constraint, can only be added to a table without data, or with a check
+    of its rows (`RowCheck`). Under column mapping a renamed or dropped column stays in the data files under
+    its physical name.
+
+    A column is given by its name. A column inside another is given by the list of names from the top down,
+    where an array has an ``element``, and a map has a ``key`` and a ``value``.
+
+    The methods raise these errors, beside their own:
+
+    * `InvalidArgumentError`: the change makes no sense for this table, or an argument has the wrong type.
+    * `UnsupportedFeatureError`: the engine can't write the table, or can't write a feature that it would
+      need.
+    * `InvalidTableError`: the changed table would contradict itself, for example with Iceberg compatibility
+      and deletion vectors.
+    * `CommitConflictError`: a concurrent commit changed what this one relies on, such as the metadata; call
+      the method again.
+    * `CommitOwnerError`: the table's commit owner isn't known here, can't be reached, or refuses the
+      commit.
+    * `CommitOutcomeUnknownError`: the store failed; the commit may have been made.
+    * `StorageError`: the store failed, and nothing was committed.
 
     Args:
-        storage: where the table is.
+        storage: the table's storage.
         newest: opens the newest version.
-        owners: the commit owners that there are; those that are installed unless given.
+        owners: the known commit owners; by default those that are installed.
     """
 
     def __init__(
@@ -77,40 +78,40 @@ class TableAlteration:
         self._owners = owners
 
     def set_properties(self, properties: Mapping[str, str]) -> CommitResult:
-        """Set table properties, with what follows from them.
+        """Set table properties.
 
-        Features that they need come with the protocol that supports them; column mapping by name gives
-        each column an id and its own name as the physical one.
+        The protocol gets the features that the properties need. Column mapping by name gives each column an
+        id, and its current name as the physical name.
 
         Args:
-            properties: by name. ``delta.feature.<name>`` = ``supported`` adds a feature.
+            properties: values by name. ``delta.feature.<name>`` = ``supported`` adds a feature.
 
         Raises:
-            InvalidArgumentError: a property is unknown, has a value that it can't have, or is set by
-                commits or operations of their own.
-            ConstraintViolationError: the data files aren't as a property wants them.
+            InvalidArgumentError: a property is unknown, has an invalid value, or can only be set by commits
+                or by another operation.
+            ConstraintViolationError: existing data files don't satisfy a property.
         """
         return self._commit(lambda base: table_settings.set_properties(base, properties))
 
     def unset_properties(self, names: Iterable[str], *, if_exists: bool = False) -> CommitResult:
-        """Remove table properties. The protocol keeps the features that they had brought.
+        """Remove table properties. The protocol keeps the features that they needed.
 
         Args:
             names: the properties.
-            if_exists: pass over those that the table doesn't have.
+            if_exists: whether to ignore properties that the table doesn't have.
 
         Raises:
-            InvalidArgumentError: a property isn't there, or is removed by operations of its own.
+            InvalidArgumentError: the table doesn't have a property, or another operation removes it.
         """
         return self._commit(
             lambda base: table_settings.unset_properties(base, names, if_exists=if_exists)
         )
 
     def add_feature(self, name: str) -> CommitResult:
-        """Let the table support a feature, and what it requires, whether or not it is used yet.
+        """Add a feature, and the features that it requires, to the table's protocol.
 
         Args:
-            name: as in the protocol, such as ``"deletionVectors"``.
+            name: the feature's name in the protocol, such as ``"deletionVectors"``.
 
         Raises:
             UnsupportedFeatureError: the engine doesn't know the feature, or can't write it.
@@ -125,16 +126,16 @@ class TableAlteration:
         first: bool = False,
         after: str | None = None,
     ) -> CommitResult:
-        """Add columns, which are null in all rows that are there.
+        """Add columns. They are null in all existing rows.
 
         Args:
-            fields: the columns, in order. Ids and physical names that they bring are left out.
-            inside: the struct that gets them; the table itself unless given.
-            first: put them before the columns that are there.
-            after: put them behind this one; behind all unless given.
+            fields: the columns, in order. Ids and physical names in their metadata are ignored.
+            inside: the struct that gets the columns; by default the table itself.
+            first: whether to insert the columns before all others.
+            after: the column after which to insert them; by default the last one.
 
         Raises:
-            InvalidArgumentError: one isn't nullable, is there already, or brings a default, a generation
+            InvalidArgumentError: a column isn't nullable, exists already, or has a default, a generation
                 expression, an identity or an invariant.
             InvalidTableError: a name has characters that need column mapping.
         """
@@ -145,13 +146,13 @@ class TableAlteration:
         )
 
     def rename_column(self, column: ColumnName, new_name: str) -> CommitResult:
-        """Give a column another name; needs column mapping.
+        """Rename a column. This needs column mapping.
 
-        Partitioning, clustering and ``delta.dataSkippingStatsColumns`` follow.
+        Partitioning, clustering and ``delta.dataSkippingStatsColumns`` follow the new name.
 
         Args:
             column: the column.
-            new_name: its new name, without those of the columns around it.
+            new_name: its new name, without the names of the columns around it.
 
         Raises:
             InvalidArgumentError: the table has no column mapping; the name is taken; or a constraint,
@@ -160,32 +161,35 @@ class TableAlteration:
         return self._commit(lambda base: column_alterations.rename_column(base, column, new_name))
 
     def drop_columns(self, columns: Sequence[ColumnName]) -> CommitResult:
-        """Drop columns; needs column mapping. The data files keep their values, unseen.
+        """Drop columns. This needs column mapping.
+
+        The data files keep the values, which readers then ignore.
 
         Args:
             columns: the columns.
 
         Raises:
-            InvalidArgumentError: the table has no column mapping; it is partitioned or clustered by one;
-                a constraint, generated column or invariant may refer to one; or nothing would be left.
+            InvalidArgumentError: the table has no column mapping; it is partitioned or clustered by one of
+                the columns; a constraint, generated column or invariant may refer to one of them; or no
+                column would be left.
         """
         return self._commit(lambda base: column_alterations.drop_columns(base, columns))
 
     def change_type(self, column: ColumnName, new_type: DataType) -> CommitResult:
-        """Give a column a wider type; needs ``delta.enableTypeWidening``.
+        """Widen the type of a column. This needs ``delta.enableTypeWidening``.
 
         Args:
-            column: the column, or what is in an array or a map, such as ``["prices", "element"]``.
-            new_type: a type that readers can make of all values of the old one.
+            column: the column; or the content of an array or a map, such as ``["prices", "element"]``.
+            new_type: a type into which readers can convert all values of the old one.
 
         Raises:
-            InvalidArgumentError: type widening isn't enabled, the type isn't wider, or an expression
-                makes the column's values or may refer to it.
+            InvalidArgumentError: type widening isn't enabled; the type isn't wider; or an expression
+                computes the column or may refer to it.
         """
         return self._commit(lambda base: column_alterations.change_type(base, column, new_type))
 
     def set_nullable(self, column: ColumnName) -> CommitResult:
-        """Let a column hold null."""
+        """Allow nulls in a column."""
         return self._commit(
             lambda base: column_alterations.set_nullable(base, column, allowed=True)
         )
@@ -197,17 +201,17 @@ class TableAlteration:
         check: RowCheck | None = None,
         txn: tuple[str, int] | None = None,
     ) -> CommitResult:
-        """Let a column hold no null.
+        """Forbid nulls in a column.
 
         Args:
             column: the column.
-            check: checks the rows of the table; None: the table must have no data.
-            txn: application id and version: if a commit of the table has them already, nothing is done,
-                and that commit is the result.
+            check: checks the rows of the table; without it the table must have no data.
+            txn: the application and the number of a transaction identifier. If the table has a commit with
+                it already, nothing is done, and that commit is the result.
 
         Raises:
             InvalidArgumentError: the column lies inside an array or a map.
-            ConstraintViolationError: the table has data, which nobody has checked; or what ``check``
+            ConstraintViolationError: the table has data, and there is no ``check``; or what ``check``
                 raises.
         """
         return self._commit(
@@ -217,38 +221,38 @@ class TableAlteration:
         )
 
     def set_comment(self, column: ColumnName, comment: str | None) -> CommitResult:
-        """Set a column's comment; None takes it away."""
+        """Set a column's comment, or remove it with None."""
         return self._commit(lambda base: column_alterations.set_comment(base, column, comment))
 
     def set_default(self, column: ColumnName, expression: str) -> CommitResult:
-        """Set the value of a column for rows that are written without one from now on.
+        """Set the default of a column, for rows that are later written without a value.
 
         Args:
             column: the column.
-            expression: in SQL, such as ``"0"`` or ``"'none'"``.
+            expression: a SQL expression, such as ``"0"`` or ``"'none'"``.
 
         Raises:
-            InvalidArgumentError: the expression refers to columns, or another one makes the column's
-                values.
+            InvalidArgumentError: the expression refers to columns; or the column has a generation
+                expression or an identity.
         """
         return self._commit(lambda base: column_alterations.set_default(base, column, expression))
 
     def drop_default(self, column: ColumnName) -> CommitResult:
-        """Take a column's default away; rows that have got it keep it."""
+        """Remove a column's default. Rows that were written with it keep their values."""
         return self._commit(lambda base: column_alterations.drop_default(base, column))
 
     def move_column(
         self, column: ColumnName, *, first: bool = False, after: str | None = None
     ) -> CommitResult:
-        """Put a column to another place among its neighbours.
+        """Move a column within its struct.
 
         Args:
             column: the column.
-            first: before all others.
-            after: behind this one.
+            first: whether to move it before all others.
+            after: the column after which to insert it.
 
         Raises:
-            InvalidArgumentError: neither place is given, or both are.
+            InvalidArgumentError: neither ``first`` nor ``after`` is given, or both are.
         """
         return self._commit(
             lambda base: column_alterations.move_column(
@@ -267,14 +271,14 @@ class TableAlteration:
         """Add a CHECK constraint.
 
         Args:
-            name: its name; the same in any case, and stored in lower case.
-            expression: in SQL; it isn't parsed here.
-            check: checks the rows of the table; None: the table must have no data.
+            name: its name. It is stored in lower case; the case doesn't matter.
+            expression: a SQL expression, which the engine doesn't parse.
+            check: checks the rows of the table; without it the table must have no data.
             txn: see `set_not_null`.
 
         Raises:
-            InvalidArgumentError: there is a constraint of that name.
-            ConstraintViolationError: the table has data, which nobody has checked; or what ``check``
+            InvalidArgumentError: the name is taken.
+            ConstraintViolationError: the table has data, and there is no ``check``; or what ``check``
                 raises.
         """
         return self._commit(
@@ -287,35 +291,35 @@ class TableAlteration:
         """Drop a CHECK constraint.
 
         Args:
-            name: its name, in any case.
-            if_exists: pass over one that the table doesn't have.
+            name: its name; the case doesn't matter.
+            if_exists: whether to ignore a constraint that the table doesn't have.
 
         Raises:
-            InvalidArgumentError: there is none of that name.
+            InvalidArgumentError: there is no constraint of that name.
         """
         return self._commit(
             lambda base: table_settings.drop_constraint(base, name, if_exists=if_exists)
         )
 
     def cluster_by(self, columns: Sequence[ColumnName]) -> CommitResult:
-        """Cluster the table by other columns from now on; files that are there stay as they are.
+        """Cluster the table by other columns from now on. Existing files stay as they are.
 
         Args:
-            columns: the columns, in order; none to cluster by nothing.
+            columns: the columns, in order; an empty list to stop clustering.
 
         Raises:
-            InvalidArgumentError: the table is partitioned, the columns are too many, or one has no
-                statistics to skip files by.
-            ConstraintViolationError: a file lacks statistics of one.
+            InvalidArgumentError: the table is partitioned; there are too many columns; or one of them gets
+                no statistics.
+            ConstraintViolationError: a file lacks statistics of a column.
         """
         return self._commit(lambda base: table_settings.cluster_by(base, columns))
 
     def set_name(self, name: str | None) -> CommitResult:
-        """Set the name in the table's metadata, or take it away."""
+        """Set the name in the table's metadata, or remove it with None."""
         return self._commit(lambda base: table_settings.set_name(base, name))
 
     def set_description(self, description: str | None) -> CommitResult:
-        """Set the table's description, or take it away."""
+        """Set the table's description, or remove it with None."""
         return self._commit(lambda base: table_settings.set_description(base, description))
 
     def _commit(
@@ -355,7 +359,7 @@ class TableAlteration:
     ) -> CommitResult:
         try:
             alteration = plan(base)
-        # The rules know schemas, and not whose.
+        # The rules about schemas don't know the table.
         except (InvalidArgumentError, InvalidTableError) as error:
             if error.table is not None:
                 raise

@@ -1,4 +1,4 @@
-"""Alterations of everything but columns: properties, constraints, clustering, name, description."""
+"""Compute alterations of a table's properties, constraints, clustering, name and description."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ABOUT_STATISTICS = ("delta.dataSkippingNumIndexedCols", STATISTICS_COLUMNS)
 
 
 def set_properties(base: Snapshot, properties: Mapping[str, str]) -> Alteration:
-    """More or other properties; see `change_properties`."""
+    """Set properties; see `change_properties`."""
     check_mapping("properties", properties, "a mapping of names to texts")
     if not properties:
         raise InvalidArgumentError("there are no properties to set")
@@ -59,7 +59,7 @@ def set_properties(base: Snapshot, properties: Mapping[str, str]) -> Alteration:
 
 
 def unset_properties(base: Snapshot, names: Iterable[str], *, if_exists: bool) -> Alteration:
-    """Fewer properties; see `change_properties`."""
+    """Remove properties; see `change_properties`."""
     expected = "a list of properties to unset"
     given = list(check_texts("names", names, expected))
     if not given:
@@ -69,18 +69,16 @@ def unset_properties(base: Snapshot, names: Iterable[str], *, if_exists: bool) -
 
 
 def add_feature(base: Snapshot, name: str) -> Alteration:
-    """A table that supports a feature, and all that it requires."""
+    """Add a feature and all features that it requires."""
     check_text("name", name)
     return set_properties(base, {f"{FEATURE_PREFIX}{name}": "supported"})
 
 
 def add_constraint(base: Snapshot, name: str, expression: str) -> Alteration:
-    """One more CHECK constraint.
-
-    The name is stored in lower case: the reference implementation looks it up so.
+    """Add a CHECK constraint. Its name is stored in lower case, as the reference implementation expects.
 
     Raises:
-        InvalidArgumentError: name or expression are empty, or the table has a constraint of that name.
+        InvalidArgumentError: the name or the expression is empty, or the name is taken.
     """
     check_text("name", name)
     check_text("expression", expression)
@@ -100,10 +98,10 @@ def add_constraint(base: Snapshot, name: str, expression: str) -> Alteration:
 
 
 def drop_constraint(base: Snapshot, name: str, *, if_exists: bool) -> Alteration:
-    """One CHECK constraint less, whatever the case of its name.
+    """Drop a CHECK constraint. The case of its name doesn't matter.
 
     Raises:
-        InvalidArgumentError: there is none of that name.
+        InvalidArgumentError: there is no constraint of that name.
     """
     check_text("name", name)
     key = _constraint_key(base, name)
@@ -121,11 +119,11 @@ def drop_constraint(base: Snapshot, name: str, *, if_exists: bool) -> Alteration
 
 
 def cluster_by(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
-    """A table clustered by other columns, or by none; see `clustering_paths`.
+    """Cluster the table by other columns, or by none; see `clustering_paths`.
 
     Raises:
-        InvalidArgumentError: the table can't be clustered by the columns, or it isn't clustered and is
-            to be so by none.
+        InvalidArgumentError: the table can't be clustered by these columns; or no columns are given, and
+            the table isn't clustered.
     """
     check_list("columns", columns, "a list of columns")
     if not columns and FEATURE not in supported_features(base.protocol):
@@ -157,9 +155,9 @@ def cluster_by(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
 
 
 def set_name(base: Snapshot, name: str | None) -> Alteration:
-    """A table of another name.
+    """Set or remove the table's name.
 
-    Delta Spark has no operation for it; the commit tells it as deltalake's do.
+    Delta Spark has no such operation, so ``commitInfo`` describes it as deltalake does.
     """
     check_text("name", name, optional=True)
     parameters = {"metadataUpdate": {"name": name}}
@@ -167,7 +165,7 @@ def set_name(base: Snapshot, name: str | None) -> Alteration:
 
 
 def set_description(base: Snapshot, description: str | None) -> Alteration:
-    """A table of another description, which SQL calls its comment."""
+    """Set or remove the table's description, which SQL calls its comment."""
     check_text("description", description, optional=True)
     metadata = replace(base.metadata, description=description)
     if description is None:
@@ -190,32 +188,32 @@ def _change_properties(
 
 
 def _check_statistics_stay(base: Snapshot, properties: TableProperties) -> None:
-    """Other properties leave the clustering columns their statistics, as `clustering_paths` wants it.
+    """Refuse properties under which a clustering column would lose its statistics; see `clustering_paths`.
 
-    Those that had none are no obstacle: the change may be on the way to mend that.
+    A column that has no statistics before the change doesn't matter: the change may be a step towards them.
     """
     columns = _clustering_columns(base)
     before = without_statistics(columns, base.schema, base.properties)
     for path in without_statistics(columns, base.schema, properties):
         if path not in before:
             raise InvalidArgumentError(
-                f"the table is clustered by {sql_name(path)}, of which no statistics would be kept; let "
-                f"{' and '.join(_ABOUT_STATISTICS)} include it, or cluster the table by others first"
+                f"the table is clustered by {sql_name(path)}, which would get no statistics; include it in "
+                f"{' and '.join(_ABOUT_STATISTICS)}, or cluster the table by other columns first"
             )
 
 
 def _clustering_columns(base: Snapshot) -> list[SchemaPath]:
-    """The logical paths of the clustering columns; physical ones of those that aren't there."""
+    """The logical paths of the clustering columns; physical paths for columns that the schema lacks."""
     domain = base.domains.get(DOMAIN)
     if domain is None:
         return []
     mode = mapping_mode(base.protocol, base.metadata, table=base.table)
-    logical = {place: path for path, place in physical_paths(base.schema, mode).items()}
+    logical = {physical: path for path, physical in physical_paths(base.schema, mode).items()}
     columns = parse_clustering_columns(domain.configuration, table=base.table)
     return [logical.get(path, path) for path in columns]
 
 
 def _constraint_key(base: Snapshot, name: str) -> str | None:
-    """The property of a constraint; names of constraints are the same in any case."""
+    """The property of a constraint. The case of the constraint's name doesn't matter."""
     wanted = CONSTRAINT_PREFIX.lower() + name.lower()
     return next((key for key in base.metadata.configuration if key.lower() == wanted), None)

@@ -1,13 +1,11 @@
-"""From staged actions to the text of a commit, in stages.
+"""Prepare staged actions for a commit, in stages, and write them as text.
 
-A stage is one feature's rule: a pure function that takes the actions of one attempt and the table that
-they will give, and returns the actions, changed or not, or refuses them. `stages` has their order, and
-a module for each: what it makes sure of, and where the protocol says so. They run anew for each
-attempt, against the version that the attempt builds on, and nothing of an attempt is written before
-the last of them has passed.
+A stage is the rule of one feature. It is a pure function from the actions of one attempt, and the table
+after the commit, to the actions; it may complete them or refuse them. There is a module for each stage, and
+`stages` has their order. All of them run again for each attempt. Nothing is written before the last one has
+passed.
 
-Spec: PROTOCOL.md, "Requirements for Writers" and the sections of the features; edge cases B14, E11 to
-E15.
+PROTOCOL.md, "Requirements for Writers" and the sections of the features; edge cases B14, E11 to E15.
 """
 
 from __future__ import annotations

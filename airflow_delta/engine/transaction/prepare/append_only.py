@@ -1,10 +1,10 @@
-"""Append-only tables lose no rows.
+"""Refuse to remove rows from an append-only table.
 
-Spec: PROTOCOL.md, "Append-only Tables". Files may still be rearranged: all of it with
-``dataChange=false``, so that what is added as new data isn't taken for the rows of files that go.
+A commit may still rearrange files with ``dataChange=false``. It needs an added file with
+``dataChange=false`` too, because files that are added as new data can't contain the rows of the removed
+ones.
 
-Of a restore the property before it counts. Whoever has set it to false may bring back a version that has
-true; while it is true nobody may, though Delta Spark does.
+PROTOCOL.md, "Append-only Tables".
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ def check_append_only(actions: Actions, context: CommitContext) -> Actions:
         ConstraintViolationError: the table is append-only, and data is removed.
         InvalidTableError: the property is neither true nor false.
     """
-    # By the property alone, as the reference does: a table that says so means it, whatever its protocol.
+    # The property counts even if the protocol lacks the feature, as in the reference implementation.
     properties = context.properties
     if context.restored_version is not None and context.base is not None:
+        # The property before the restore counts. If it is false, a version in which it is true may be
+        # restored. If it is true, no version may be restored. (Delta Spark restores one all the same.)
         properties = context.base.properties
     if not (properties.append_only and actions.removes):
         return actions
-    grown = deletion_vector_growth(actions, context)
-    # Files that may hold the rows of those that go. Whether one must is up to `logical_files`.
+    growth = deletion_vector_growth(actions, context)
+    # Whether an added file may contain the rows of removed ones. `logical_files` decides whether one must.
     takes_rows = any(
-        not file.data_change and grown.get(context.path_key(file), 0) <= 0 for file in actions.adds
+        not file.data_change and growth.get(context.path_key(file), 0) <= 0 for file in actions.adds
     )
     adds_data = any(file.data_change for file in actions.adds)
     if any(file.data_change for file in actions.removes) or (adds_data and not takes_rows):
         raise context.violation(
-            "the table is append-only (delta.appendOnly=true), and the commit removes data: files are "
-            "removed with dataChange=true, or none is added with dataChange=false that their rows "
-            "could be in; set the property to false first"
+            "the table is append-only (delta.appendOnly=true), but the commit removes data: it removes "
+            "files with dataChange=true, or adds no file with dataChange=false that could contain their "
+            "rows; set the property to false first"
         )
     return actions

@@ -1,23 +1,23 @@
-"""Change data files, where a table keeps a feed of its changes.
+"""Require change data files in commits that may update rows, if the table keeps a change data feed.
 
-Spec: PROTOCOL.md, "Add CDC File" and "Change Data Files". Readers of the feed take the ``cdc`` files of a
-version, or, where it has none, its added and removed files for inserted and deleted rows. So a commit
-does without ``cdc`` files if it "only adds new data or removes existing data without updating any
-existing rows":
+Readers of the feed read the ``cdc`` files of a version. If it has none, they take the rows of its added
+files as inserted, and those of its removed files as deleted. So a commit needs no ``cdc`` files if it "only
+adds new data or removes existing data without updating any existing rows":
 
-================================  ====================================================================
-the commit changes data and       without ``cdc`` files
-================================  ====================================================================
-only adds files                   its rows are the inserted ones
-only removes files                their rows are the deleted ones
-removes files and adds them       the rows in which the two vectors differ are the deleted ones: readers
-again with larger deletion        of changes compare the vectors of such a pair (``changes/``). So it
-vectors                           counts as a removal, one with a smaller vector as an addition, and one
-                                  with another of the same size as both
-adds and removes files            the same, if no row of a removed file is in an added one, as when a
-                                  table is overwritten. Only the writer of the files knows that: it
-                                  declares the feature ``changeDataFeed`` as enforced
-================================  ====================================================================
+==================================  ==================================================================
+the commit changes data and         without ``cdc`` files
+==================================  ==================================================================
+only adds files                     all rows of the files were inserted
+only removes files                  all rows of the files were deleted
+removes files and adds them again   readers compare the deletion vectors of the pair (``changes/``): a
+with other deletion vectors         larger one means deleted rows, a smaller one inserted rows. One of
+                                    the same size may mean both
+adds and removes other files        this is right only if no row of a removed file is in an added one, as
+                                    when a table is overwritten. Only the writer of the files knows that.
+                                    It declares the feature ``changeDataFeed`` as enforced
+==================================  ==================================================================
+
+PROTOCOL.md, "Add CDC File" and "Change Data Files".
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _FOLDER = "_change_data/"
 
 
 def check_change_data(actions: Actions, context: CommitContext) -> Actions:
-    """A commit has change data files where they are needed, and only where the table keeps them.
+    """Refuse change data files that the table doesn't keep, and require those that it needs.
 
     Raises:
-        ConstraintViolationError: it has some, and the table keeps none; one lies in another folder;
-            or it has none, and may have updated rows.
+        ConstraintViolationError: the commit has change data files, but the table keeps none; a file lies
+            outside ``_change_data``; or the commit has none, and may update rows.
         InvalidTableError: the property is neither true nor false.
     """
     enabled = _FEATURE in context.supported and context.properties.change_data_feed_enabled
@@ -47,7 +47,7 @@ def check_change_data(actions: Actions, context: CommitContext) -> Actions:
             "set delta.enableChangeDataFeed to true first, or leave the file out"
         )
     for file in actions.cdc:
-        # Of an absolute path only the last part but one of some table's location could tell.
+        # Absolute paths aren't checked: they may be in the folder of another table.
         relative = ":" not in file.path and not file.path.startswith("/")
         if relative and not file.path.startswith(_FOLDER):
             raise context.violation(
@@ -65,12 +65,12 @@ def check_change_data(actions: Actions, context: CommitContext) -> Actions:
 
 
 def _may_update(actions: Actions, context: CommitContext) -> bool:
-    """Whether rows come and rows go, so that they may be former and new values of one row."""
-    grown = deletion_vector_growth(actions, context)
-    come = any(
-        file.data_change and grown.get(context.path_key(file), 0) <= 0 for file in actions.adds
+    """Whether the commit both adds and removes rows, which may be new and old values of the same row."""
+    growth = deletion_vector_growth(actions, context)
+    adds_rows = any(
+        file.data_change and growth.get(context.path_key(file), 0) <= 0 for file in actions.adds
     )
-    go = any(
-        file.data_change and grown.get(context.path_key(file), 0) >= 0 for file in actions.removes
+    removes_rows = any(
+        file.data_change and growth.get(context.path_key(file), 0) >= 0 for file in actions.removes
     )
-    return come and go
+    return adds_rows and removes_rows

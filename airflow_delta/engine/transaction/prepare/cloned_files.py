@@ -1,11 +1,9 @@
-"""A clone has just the files that are copies of those of the version that it is a clone of.
+"""Check that a clone leaves exactly the copies of the cloned version's files.
 
-Like a restore, a clone may do to a table what no other commit can: it follows the schema, the properties
-and the constraints of another table without a look at rows. All of that rests on one thing, which is made
-sure of here: path by path and vector by vector, the files after the commit are those that whoever copied
-them has told. What they fulfilled in the table that they come from they fulfil here.
-
-That the copies are equal can't be seen here.
+A clone may do what other commits can't: it adopts the schema, the properties and the constraints of another
+table without a look at rows. That is safe only if the table then has nothing but copies of the other
+table's files, because those satisfy all of this. So this stage compares paths and deletion vectors with the
+list of copies (`CloneVersion.keys`). It can't check that the copies have the same content.
 """
 
 from __future__ import annotations
@@ -21,23 +19,23 @@ __all__ = ["check_cloned_files"]
 
 
 def check_cloned_files(actions: Actions, context: CommitContext) -> Actions:
-    """After a clone the live files are those that were told.
+    """Check that the live files after a clone are those that the operation listed.
 
     Raises:
-        ConstraintViolationError: they aren't, or they are another number than the version has.
+        ConstraintViolationError: they aren't, or their number isn't that of the cloned version.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
     cloned = actions.purpose
     if not isinstance(cloned, CloneVersion):
         return actions
-    left, wanted = file_keys_after(actions, context), pc.unique(cloned.keys)
-    strange = len(left.filter(pc.invert(pc.is_in(left, value_set=wanted))))
-    lacking = len(wanted) - (len(left) - strange)
-    if strange or lacking or len(wanted) != cloned.version.num_files:
+    after, copies = file_keys_after(actions, context), pc.unique(cloned.keys)
+    unexpected = len(after.filter(pc.invert(pc.is_in(after, value_set=copies))))
+    missing = len(copies) - (len(after) - unexpected)
+    if unexpected or missing or len(copies) != cloned.version.num_files:
         raise context.violation(
             f"it makes the table a clone of version {cloned.version.version} of {cloned.version.table}, "
-            f"which has {cloned.version.num_files} files, and leaves {strange} that are none of its "
-            f"{len(wanted)} copies, and {lacking} too few"
+            f"which has {cloned.version.num_files} files; of the {len(copies)} copies, {missing} would be "
+            f"missing, and {unexpected} other files would be left"
         )
     return actions

@@ -1,8 +1,10 @@
-"""A clustered table has statistics of its clustering columns for each file.
+"""Require statistics of the clustering columns for each file of a clustered table.
 
-Spec: PROTOCOL.md, "Clustered Table". Bounds may be missing where all values are null, and for types of
-which they can't always be told; of a file without records there is nothing to tell. A commit that makes
-other columns the clustering columns needs statistics of them for the files that are in the table already.
+A commit that changes the clustering columns also needs statistics of the new columns for the existing
+files. Bounds may be missing if all values are null, or for types that may have none. A file without records
+needs no statistics.
+
+PROTOCOL.md, "Clustered Table".
 """
 
 from __future__ import annotations
@@ -34,16 +36,16 @@ from airflow_delta.engine.transaction.staged import Actions
 __all__ = ["check_clustering"]
 
 _UNBOUNDED: frozenset[DataType] = frozenset({FLOAT, DOUBLE, STRING, BINARY, BOOLEAN})
-"""Types of which a bound may rightly be missing: JSON has no NaN, a long text may have no short
-upper bound, and of the last two no writer keeps bounds."""
+"""Types for which a bound may be missing: JSON has no NaN, a long text may have no short upper bound, and
+no writer records bounds for the last two."""
 
 
 def check_clustering(actions: Actions, context: CommitContext) -> Actions:
-    """The clustering columns are columns, and each file has statistics of them.
+    """Check that the clustering columns exist, and that each file has statistics of them.
 
     Raises:
         ConstraintViolationError: a file lacks a statistic.
-        InvalidTableError: the table can't be clustered by these columns, or they can't be read.
+        InvalidTableError: the table can't be clustered by these columns, or the domain can't be read.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
@@ -66,9 +68,9 @@ def check_clustering(actions: Actions, context: CommitContext) -> Actions:
         for path in columns:
             lacking = _lacking(statistics, path, bounded=types.get(path) not in _UNBOUNDED)
             if lacking:
-                raise _without_statistics(lacking, file.path, path, context)
+                raise _missing_statistic(lacking, file.path, path, context)
     if added := [path for path in columns if path not in before]:
-        _check_staying_files(added, actions, context)
+        _check_existing_files(added, actions, context)
     return actions
 
 
@@ -78,25 +80,25 @@ def _columns(domain: DomainMetadata | None, context: CommitContext) -> Sequence[
     return parse_clustering_columns(domain.configuration, table=context.table)
 
 
-def _check_staying_files(
+def _check_existing_files(
     added: Sequence[SchemaPath], actions: Actions, context: CommitContext
 ) -> None:
-    """The files that are in the table and stay have statistics of new clustering columns."""
+    """Check that the files that the commit keeps have statistics of new clustering columns."""
     if context.base is None:
         return
     live = context.base.files(columns=(*FILE_KEY_COLUMNS, "stats"))
     touched = keys_of_files([*actions.adds, *actions.removes], table=context.table)
     keys = file_keys(live, table=context.table)
-    staying = live.filter(pc.invert(pc.is_in(keys, value_set=touched)))
+    kept = live.filter(pc.invert(pc.is_in(keys, value_set=touched)))
     for path in added:
-        told = pa.struct([("numRecords", pa.int64()), ("nullCount", _nested(path))])
-        parsed = parse_stats(staying["stats"], told)
+        fields = pa.struct([("numRecords", pa.int64()), ("nullCount", _nested(path))])
+        parsed = parse_stats(kept["stats"], fields)
         counts = pc.struct_field(pc.struct_field(parsed, "nullCount"), list(path))
-        filled = pc.not_equal(pc.struct_field(parsed, "numRecords"), scalar_of(0, pa.int64()))
-        needed = pc.coalesce(filled, scalar_of(True, pa.bool_()))
-        lacking = staying["path"].filter(pc.and_(needed, pc.is_null(counts)))
+        has_records = pc.not_equal(pc.struct_field(parsed, "numRecords"), scalar_of(0, pa.int64()))
+        needed = pc.coalesce(has_records, scalar_of(True, pa.bool_()))
+        lacking = kept["path"].filter(pc.and_(needed, pc.is_null(counts)))
         if len(lacking):
-            raise _without_statistics("nullCount", lacking[0].as_py(), path, context)
+            raise _missing_statistic("nullCount", lacking[0].as_py(), path, context)
 
 
 def _nested(path: SchemaPath) -> pa.DataType:
@@ -105,7 +107,7 @@ def _nested(path: SchemaPath) -> pa.DataType:
 
 
 def _lacking(statistics: Mapping[str, Any], path: SchemaPath, *, bounded: bool) -> str | None:
-    """The statistic of a column that is missing; None where all are there."""
+    """The first missing statistic of a column; None if none is missing."""
     records = count_of(statistics.get("numRecords"))
     nulls = count_of(statistic(statistics, "nullCount", path))
     if records == 0:
@@ -118,7 +120,7 @@ def _lacking(statistics: Mapping[str, Any], path: SchemaPath, *, bounded: bool) 
     return next((name for name in bounds if statistic(statistics, name, path) is None), None)
 
 
-def _without_statistics(
+def _missing_statistic(
     lacking: str, file: str, column: SchemaPath, context: CommitContext
 ) -> Exception:
     return context.violation(

@@ -1,8 +1,10 @@
-"""The text of a commit: one action a line, ``commitInfo`` first, as in-commit timestamps need it.
+"""Write the text of a commit: one action per line, ``commitInfo`` first, as in-commit timestamps need it.
 
-Spec: PROTOCOL.md, "Delta Log Entries"; edge case E11. A commit may add a hundred thousand files, so
-their lines are put together field by field, by the tables that `JsonRecord` writes by: that takes half
-the time of making dictionaries and encoding them.
+A commit may add a hundred thousand files. So the lines of ``add`` and ``remove`` are written field by
+field, from the field tables of `JsonRecord`. This takes half the time of making dictionaries and encoding
+them.
+
+PROTOCOL.md, "Delta Log Entries"; edge case E11.
 """
 
 from __future__ import annotations
@@ -22,21 +24,20 @@ from airflow_delta.engine.transaction.staged import Actions
 __all__ = ["commit_text"]
 
 _ENCODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-"""One encoder for all lines: making one costs more than to encode a non-file action."""
+"""One encoder for all lines: to make an encoder costs more than to encode a non-file action."""
 
 
 def commit_text(actions: Actions, commit_info: Mapping[str, Any], *, timestamp_ms: int) -> bytes:
-    """The commit file.
+    """Write the content of the commit file.
 
     Args:
-        actions: the actions, prepared.
-        commit_info: the commit's provenance.
-        timestamp_ms: the time of the commit, at which files are deleted that are removed without
-            saying when.
+        actions: the prepared actions.
+        commit_info: the commit's ``commitInfo``.
+        timestamp_ms: the time of the commit. It becomes the ``deletionTimestamp`` of removes without one.
 
     Raises:
-        InvalidArgumentError: something can't be written as JSON in UTF-8: a number that is infinite
-            or none, half a surrogate pair, or a value of a type that JSON doesn't have.
+        InvalidArgumentError: a value can't be written as JSON in UTF-8: infinity, NaN, half a surrogate
+            pair, or a value of a type that JSON lacks.
     """
     try:
         return "".join(_lines(actions, commit_info, timestamp_ms)).encode("utf-8")
@@ -48,7 +49,7 @@ def commit_text(actions: Actions, commit_info: Mapping[str, Any], *, timestamp_m
 
 
 def _lines(actions: Actions, commit_info: Mapping[str, Any], timestamp_ms: int) -> Iterator[str]:
-    """The lines in their order, with their ends."""
+    """The lines in their order, each with its line break."""
     yield _line("commitInfo", commit_info)
     if actions.protocol:
         yield _line("protocol", actions.protocol.to_json())
@@ -60,7 +61,7 @@ def _lines(actions: Actions, commit_info: Mapping[str, Any], timestamp_ms: int) 
         yield _line("domainMetadata", domain.to_json())
     # Loops over the files of one commit: they came as objects, from one writer.
     for remove in (*actions.removes, *actions.tombstones):
-        yield _remove_line(_dated(remove, timestamp_ms))
+        yield _remove_line(_with_timestamp(remove, timestamp_ms))
     for add in actions.adds:
         yield _add_line(add)
     for cdc in actions.cdc:
@@ -72,7 +73,7 @@ def _line(kind: str, value: Mapping[str, Any]) -> str:
 
 
 def _line_writer(kind: str, record: type[JsonRecord]) -> Callable[[Any], str]:
-    """What writes the line of an action whose first field is required."""
+    """Make a function that writes the line of an action. The action's first field must be required."""
     values_of = attrgetter(*record.log_fields)
     fields = [(f',"{field.key}":', field.write) for field in record.log_fields.values()]
     start = f'{{"{kind}":{{'
@@ -82,7 +83,7 @@ def _line_writer(kind: str, record: type[JsonRecord]) -> Callable[[Any], str]:
         for value, (key, write) in zip(values_of(action), fields, strict=True):
             if value is None:
                 continue
-            # The commonest kinds first: encoding a value by itself costs more than all of this.
+            # The commonest types first: to call the encoder costs more than all of these tests.
             if type(value) is str:
                 text = encode_basestring(value)
             elif value is True:
@@ -114,7 +115,7 @@ _add_line = _line_writer("add", AddFile)
 _remove_line = _line_writer("remove", RemoveFile)
 
 
-def _dated(file: RemoveFile, timestamp_ms: int) -> RemoveFile:
+def _with_timestamp(file: RemoveFile, timestamp_ms: int) -> RemoveFile:
     if file.deletion_timestamp is not None:
         return file
     return replace(file, deletion_timestamp=timestamp_ms)

@@ -1,8 +1,10 @@
-"""Files come with a deletion vector only where the table has them.
+"""Refuse deletion vectors in a table that may not have them.
 
-Spec: PROTOCOL.md, "Deletion Vectors" and "Writer Requirement for Deletion Vectors". The feature lets a
-table have vectors, the property ``delta.enableDeletionVectors`` lets writers make new ones. A file that
-is in the table with its vector may be committed again, with other statistics say, without the property.
+The feature allows deletion vectors in the table. The property ``delta.enableDeletionVectors`` allows
+writers to make new ones. Without the property a live file may still be committed again with its deletion
+vector, for example with other statistics.
+
+PROTOCOL.md, "Deletion Vectors" and "Writer Requirement for Deletion Vectors".
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ __all__ = ["check_deletion_vectors"]
 
 
 def check_deletion_vectors(actions: Actions, context: CommitContext) -> Actions:
-    """Each file with a deletion vector may have it, and tells ``numRecords``.
+    """Check that each file with a deletion vector may have it, and has ``numRecords`` in its statistics.
 
     Raises:
-        ConstraintViolationError: the table has no deletion vectors, or no new ones; or a file's
-            statistics don't tell how many records it has.
+        ConstraintViolationError: the table can't have deletion vectors, or no new ones; or the statistics
+            of a file lack ``numRecords``.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """

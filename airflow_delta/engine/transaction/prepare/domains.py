@@ -1,18 +1,19 @@
-"""Who may set which metadata domain.
+"""Check which metadata domains a commit may change.
 
-Spec: PROTOCOL.md, "Domain Metadata". Domains whose names begin with ``delta.`` belong to the protocol:
-users can't stage them (see `OptimisticTransaction.set_domain`), and of the engine's own parts only those
-that implement a domain's feature change it:
+Domains whose names begin with ``delta.`` belong to the protocol. Users can't stage them (see
+`OptimisticTransaction.set_domain`). Only the code that implements a domain's feature changes it:
 
 ====================  ===================  ===========================================================
 domain                feature              staged by
 ====================  ===================  ===========================================================
-``delta.clustering``  ``clustering``       whoever sets the clustering columns
-``delta.rowTracking`` ``rowTracking``      nobody: the stage `row_tracking` counts the ids
-another ``delta.…``   unknown              nobody; it stays as it is
+``delta.clustering``  ``clustering``       operations that set the clustering columns
+``delta.rowTracking`` ``rowTracking``      none: the stage `row_tracking` sets it
+another ``delta.…``   unknown              none; it stays as it is
 ====================  ===================  ===========================================================
 
-Any of them may be removed once the table doesn't support its feature any more.
+Each of them may be removed when the table no longer supports its feature.
+
+PROTOCOL.md, "Domain Metadata".
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ _OWNERS: Mapping[str, str] = {
     clustering.DOMAIN: clustering.FEATURE,
     row_tracking.DOMAIN: row_tracking.FEATURE,
 }
-"""The features of the protocol's domains that the engine understands."""
+"""The feature of each domain of the protocol that the engine understands."""
 
-_COUNTED = frozenset({row_tracking.DOMAIN})
-"""Domains that follow from the rest of a commit, so that nobody can stage them."""
+_COMPUTED = frozenset({row_tracking.DOMAIN})
+"""Domains that are computed from the rest of the commit, so that no operation can stage them."""
 
 
 def check_domains(actions: Actions, context: CommitContext) -> Actions:
-    """The domains may be set, or are there to be removed.
+    """Check the metadata domains of the commit.
 
     Returns:
-        The actions; a removed domain has the configuration that it had.
+        The actions. A removed domain gets its last configuration.
 
     Raises:
-        ConstraintViolationError: the table has no metadata domains; one of them isn't to be changed
-            by this commit, or isn't there to be removed.
+        ConstraintViolationError: the table can't have metadata domains; the commit may not change one of
+            them; or it removes one that the table doesn't have.
     """
     if not actions.domains:
         return actions
-    # The commit that drops the feature takes the domains along.
+    # The commit that drops the feature also removes the domains.
     supported = context.supported
     if context.base and all(domain.removed for domain in actions.domains.values()):
         supported |= supported_features(context.base.protocol)
@@ -62,11 +63,11 @@ def check_domains(actions: Actions, context: CommitContext) -> Actions:
             f"it sets the metadata domains {sorted(actions.domains)}, and the table lacks the feature "
             f"{_FEATURE}; add it to the protocol first"
         )
-    checked = {name: _checked(domain, context) for name, domain in actions.domains.items()}
+    checked = {name: _check_domain(domain, context) for name, domain in actions.domains.items()}
     return replace(actions, domains=MappingProxyType(checked))
 
 
-def _checked(domain: DomainMetadata, context: CommitContext) -> DomainMetadata:
+def _check_domain(domain: DomainMetadata, context: CommitContext) -> DomainMetadata:
     if domain.is_system_controlled:
         _check_owner(domain, context)
     if not domain.removed:
@@ -85,15 +86,15 @@ def _check_owner(domain: DomainMetadata, context: CommitContext) -> None:
     name = domain.domain
     owner = _OWNERS.get(name)
     if owner is None:
-        problem = "belongs to the protocol, and the engine doesn't know what it means"
+        problem = "belongs to the protocol and is unknown to the engine"
     elif domain.removed and owner not in context.supported:
         return
-    elif name in _COUNTED:
-        problem = f"is kept by the feature {owner} alone"
+    elif name in _COMPUTED:
+        problem = f"only the feature {owner} sets"
     elif owner not in context.supported:
         problem = f"needs the feature {owner}, which the table lacks"
     elif domain.removed:
-        problem = f"stays as long as the table supports the feature {owner}"
+        problem = f"can't be removed while the table supports the feature {owner}"
     else:
         return
     raise context.violation(f"it changes the metadata domain {name!r}, which {problem}")

@@ -1,14 +1,12 @@
-"""A commit that drops features: nothing of the table needs them any more, whatever was committed meanwhile.
+"""Check that a table no longer uses the features that a commit drops.
 
-What takes the traces away has been committed before (``maintenance/drop_feature``). This stage looks again,
-at the very version that the commit follows; after a lost race that is another one, with what others have
-added to it.
+Earlier commits have removed the traces of the features (``maintenance/drop_feature``). This stage checks
+again, on the version that the attempt follows, because concurrent commits may have added new traces.
 
-Where the versions with the feature are to be hidden, the commit names itself as the version below which
-checkpoints are protected (checkpoint-protection.md). That, too, is told anew for each attempt; it never
-falls.
+If older versions with the feature must be hidden, the commit sets its own version as the one below which
+checkpoints are protected. Each attempt sets it anew. It never decreases.
 
-Spec: checkpoint-protection.md; edge cases E6, H3 and H4.
+checkpoint-protection.md; edge cases E6, H3 and H4.
 """
 
 from __future__ import annotations
@@ -31,13 +29,14 @@ _DOMAINS = "domainMetadata"
 
 
 def check_dropped_features(actions: Actions, context: CommitContext) -> Actions:
-    """The dropped features have left no traces, and what hides the history says from where on.
+    """Refuse to drop features that the table uses, and protect the checkpoints that hide its history.
 
     Returns:
-        The actions; the metadata name the version, if checkpoints are to be protected below it.
+        The actions. If history must be hidden, their metadata name the version below which checkpoints are
+        protected.
 
     Raises:
-        ConstraintViolationError: something in the table needs a dropped feature.
+        ConstraintViolationError: something in the table uses a dropped feature.
         InvalidTableError: the schema or a property can't be read.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
@@ -53,7 +52,7 @@ def check_dropped_features(actions: Actions, context: CommitContext) -> Actions:
             traces.append(f"there are the metadata domains {sorted(left)}")
         if traces:
             raise context.violation(
-                f"it drops the feature {feature}, and {'; '.join(traces)}; prepare the table once more"
+                f"it drops the feature {feature}, but {'; '.join(traces)}; prepare the table again"
             )
     if not dropped.hides_history:
         return actions

@@ -1,12 +1,11 @@
-"""Rules about rows are enforced by whoever writes the rows, and declared.
+"""Refuse new files whose writer didn't enforce the table's rules about rows.
 
-The engine never sees the rows of a data file. Whether they satisfy the constraints of the table, have
-its generated values, and the like, only their writer knows, who declares it by the names of the
-features (``enforces`` of `DeltaTable.transaction`). New files of a writer that didn't are refused while
-the rules are in force. What statistics tell of rows is checked all the same.
+The engine never sees the rows of a data file. Only their writer knows whether they satisfy the constraints,
+generation expressions and similar rules. It declares the features whose rules it has enforced (``enforces``
+of `DeltaTable.transaction`). `check_nulls` additionally checks what statistics show about rows.
 
-Spec: PROTOCOL.md, "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns",
-"Identity Columns", "Iceberg Compatibility V1" and "V2".
+PROTOCOL.md, "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns", "Identity
+Columns", "Iceberg Compatibility V1" and "V2".
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ __all__ = ["check_enforcement", "check_nulls"]
 
 
 def check_enforcement(actions: Actions, context: CommitContext) -> Actions:
-    """All that the table asks of its writers is done, by the engine or by the writer of the files.
+    """Check that the engine, or the writer of the files, does all that the table requires of writers.
 
     Raises:
-        UnsupportedFeatureError: the table needs something that the engine lacks, or a rule of which
-            nobody declares that it was enforced on the rows of added files.
+        UnsupportedFeatureError: the table needs something that the engine lacks; or it has a rule about
+            rows, and the writer of the added files doesn't declare that it enforced it.
         InvalidTableError: protocol and metadata contradict each other.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
@@ -41,9 +40,9 @@ def check_enforcement(actions: Actions, context: CommitContext) -> Actions:
     try:
         _check(operation, context)
     except UnsupportedFeatureError:
-        if operation is Operation.COMMIT or not _are_in_the_table(actions.adds, context):
+        if operation is Operation.COMMIT or not _are_in_table(actions.adds, context):
             raise
-        # Files that are committed again bring no rows that nobody has checked.
+        # Files that are committed again contain no unchecked rows.
         _check(Operation.COMMIT, context)
     return actions
 
@@ -58,18 +57,18 @@ def _check(operation: Operation, context: CommitContext) -> None:
     )
 
 
-def _are_in_the_table(files: Sequence[AddFile], context: CommitContext) -> bool:
+def _are_in_table(files: Sequence[AddFile], context: CommitContext) -> bool:
     live = live_by_path(files, context, ("path",))
     return all(context.path_key(file) in live for file in files)
 
 
 def check_nulls(actions: Actions, context: CommitContext) -> Actions:
-    """No file's statistics tell of nulls in a column that has none.
+    """Refuse files whose statistics show nulls in a column that can't hold them.
 
-    Deleted rows count in the statistics, so that files with a deletion vector aren't judged.
+    Files with a deletion vector aren't checked, because their statistics count deleted rows too.
 
     Raises:
-        ConstraintViolationError: a file's statistics do, or are no JSON.
+        ConstraintViolationError: the statistics of a file show nulls, or aren't JSON.
         InvalidTableError: the schema can't be read.
     """
     if not actions.adds:
@@ -86,14 +85,14 @@ def check_nulls(actions: Actions, context: CommitContext) -> Actions:
             nulls = count_of(statistic(counts, "nullCount", path))
             if nulls:
                 raise context.violation(
-                    f"the file {file.path!r} has {nulls} nulls in the column {'.'.join(path)}, by its "
-                    "statistics, and the column has none"
+                    f"the statistics of the file {file.path!r} show {nulls} nulls in the column "
+                    f"{'.'.join(path)}, which is NOT NULL"
                 )
     return actions
 
 
 def _columns_without_nulls(schema: StructType, path: SchemaPath = ()) -> Iterator[SchemaPath]:
-    """Columns that are null in no row: neither they nor a struct around them."""
+    """The columns that are null in no row: neither they nor a struct around them may be null."""
     for field in schema:
         if field.nullable:
             continue

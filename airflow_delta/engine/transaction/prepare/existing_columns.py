@@ -1,18 +1,18 @@
-"""Columns that stay keep what the data files know them by, and a type that files can be read as.
+"""Find what changes of existing columns require of the table's files.
 
 ===========================================  ===================================================
-change of a column that stays                what it demands
+change of an existing column                 requirement
 ===========================================  ===================================================
-a wider type, with type widening enabled     nothing
-any other type                               no files: their values would be read wrongly
-another physical name, or another id         no files: their values wouldn't be found any more
+a wider type, with type widening enabled     none
+any other type                               no files, because their values would be misread
+another physical name, or another id         no files, because their values wouldn't be found
 ===========================================  ===================================================
 
-With column mapping a column stays if its physical name or its id does: one that has both anew is another
-column, whatever its name. Without, it stays by its name, and keeps that as the physical one when column
-mapping is turned on.
+With column mapping, a column is the same as before if it has the same physical name or the same id. Without
+column mapping, it is the same if it has the same name. That becomes its physical name when column mapping
+is turned on.
 
-Spec: PROTOCOL.md, "Column Mapping", "Writer Requirements for Column Mapping".
+PROTOCOL.md, "Column Mapping", "Writer Requirements for Column Mapping".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["find_column_requirements"]
 def find_column_requirements(
     old: tuple[Protocol, Metadata], new: tuple[Protocol, Metadata], *, table: str
 ) -> Iterator[FileRequirement]:
-    """What a change of a table's columns demands of the files that it has.
+    """Find what a change of a table's columns requires of its existing files.
 
     Args:
         old: protocol and metadata before.
@@ -52,31 +52,31 @@ def find_column_requirements(
     ):
         return
     before, after = _Columns.of(*old, table), _Columns.of(*new, table)
-    yield from _of_types(before, after)
-    yield from _of_names(before, after)
+    yield from _type_requirements(before, after)
+    yield from _name_requirements(before, after)
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What counts of one side of the change.
+    """The columns before or after the change.
 
     Attributes:
         mapped: whether column mapping is on.
         widening: whether type widening is enabled.
-        types: the type at each place of the schema, physical names.
-        places: the physical place of each field, by its logical one.
-        ids: the id of each field, by its physical place; empty without column mapping.
+        types: the type at each physical path of the schema.
+        physical: the physical path of each field, by its logical path.
+        ids: the id of each field, by its physical path; empty without column mapping.
     """
 
     mapped: bool
     widening: bool
     types: Mapping[SchemaPath, DataType]
-    places: Mapping[SchemaPath, SchemaPath]
+    physical: Mapping[SchemaPath, SchemaPath]
     ids: Mapping[SchemaPath, int]
 
     @classmethod
     def of(cls, protocol: Protocol, metadata: Metadata, table: str) -> _Columns:
-        """What counts of a protocol and metadata."""
+        """The columns of a table with this protocol and metadata."""
         mode = mapping_mode(protocol, metadata, table=table)
         schema = parse_schema(metadata.schema_string, table)
         in_files = physical_schema(schema, mode)
@@ -87,48 +87,50 @@ class _Columns:
             mode != "none",
             "typeWidening" in supported and properties.type_widening_enabled,
             dict(all_types(in_files)),
-            {path: place for (path, _), (place, _) in fields},
-            {place: field_id(field) for (_, field), (place, _) in fields} if mode != "none" else {},
+            {logical: path for (logical, _), (path, _) in fields},
+            {path: field_id(field) for (_, field), (path, _) in fields} if mode != "none" else {},
         )
 
 
 _Nested = StructType | ArrayType | MapType
 
 
-def _of_types(before: _Columns, after: _Columns) -> Iterator[FileRequirement]:
-    for place, old in before.types.items():
-        new = after.types.get(place, old)
+def _type_requirements(before: _Columns, after: _Columns) -> Iterator[FileRequirement]:
+    for path, old in before.types.items():
+        new = after.types.get(path, old)
         if old == VOID or _can_be_read(old, new, widening=after.widening):
             continue
         yield FileRequirement(
             Condition.NO_FILES,
-            f"the type of the column {'.'.join(place)} changes from {old} to {new}, which the files "
-            "can't be read as; types can only be widened, once delta.enableTypeWidening is true",
+            f"the type of the column {'.'.join(path)} changes from {old} to {new}, but the values in the "
+            "files can't be read as that; types can only be widened, if delta.enableTypeWidening is true",
         )
 
 
 def _can_be_read(old: DataType, new: DataType, *, widening: bool) -> bool:
-    """Whether values of the old type can be read as the new one, but for what is inside of them."""
+    """Whether values of the old type can be read as the new one. The types inside them don't count."""
     if isinstance(old, _Nested) or isinstance(new, _Nested):
         return type(old) is type(new)
     return old == new or (widening and can_widen(old, new))
 
 
-def _of_names(before: _Columns, after: _Columns) -> Iterator[FileRequirement]:
+def _name_requirements(before: _Columns, after: _Columns) -> Iterator[FileRequirement]:
     if before.mapped and after.mapped:
-        by_id = {number: place for place, number in after.ids.items()}
-        moved = [
-            place
-            for place, number in before.ids.items()
-            if after.ids.get(place, number) != number or by_id.get(number, place) != place
+        by_id = {number: path for path, number in after.ids.items()}
+        changed = [
+            path
+            for path, number in before.ids.items()
+            if after.ids.get(path, number) != number or by_id.get(number, path) != path
         ]
     else:
-        moved = [
-            place for path, place in before.places.items() if after.places.get(path, place) != place
+        changed = [
+            path
+            for logical, path in before.physical.items()
+            if after.physical.get(logical, path) != path
         ]
-    for place in moved:
+    for path in changed:
         yield FileRequirement(
             Condition.NO_FILES,
-            f"the files know a column by the physical name {'.'.join(place)}, and its physical name or "
-            "its id changes; a column keeps both as long as it is there",
+            "the physical name or the id of a column changes, but the files have it under the physical "
+            f"name {'.'.join(path)}; a column must keep both",
         )

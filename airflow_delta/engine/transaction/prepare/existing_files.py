@@ -1,13 +1,12 @@
-"""New metadata suit the files that are in the table already.
+"""Check that the table's existing files satisfy new metadata.
 
-Which changes no commit can make, and what the others demand of the files, is in
-``features/transitions.py`` and in `staying_columns`; this stage knows the files. Those that the commit
-removes don't count, so that a table may change in whatever way while it is overwritten.
+``features/negotiation/transitions.py`` and `existing_columns` know which changes of the metadata are
+impossible, and what the others require of existing files. This stage checks the files. Files that the
+commit removes don't count, so any change is possible when a table is overwritten.
 
-A restore may undo what no other commit can, such as a wider type or column mapping: just the files of an
-earlier version are left (`restored_files`), and they suit the metadata that this had. So the metadata that
-the commit leaves are held against those. The files of a clone are those of another table, and suit the
-metadata that this has.
+After a restore or a clone the table has only files that were written under the restored or the cloned
+version (`CommitContext.files_source`). So the new metadata are compared with the metadata of that version.
+A restore can therefore undo changes that no other commit can, such as a wider type or column mapping.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
 
 
 def check_existing_files(actions: Actions, context: CommitContext) -> Actions:
-    """The change of protocol and metadata is one that the table's files allow.
+    """Check that the existing files allow the change of protocol and metadata.
 
     Raises:
-        ConstraintViolationError: it demands something of files that they don't fulfil.
+        ConstraintViolationError: the change requires something of the files that they don't satisfy.
         InvalidArgumentError: no commit can make the change.
         InvalidTableError: a schema or property can't be read.
         CorruptLogError: the table's live files can't be read.
@@ -57,36 +56,36 @@ def check_existing_files(actions: Actions, context: CommitContext) -> Actions:
         table=context.table,
     )
     before, after = (former.protocol, former.metadata), (context.protocol, context.metadata)
-    made = (
+    requirements = (
         *find_requirements(before, after, table=context.table),
         *find_column_requirements(before, after, table=context.table),
     )
-    if made:
+    if requirements:
         live = base.files(columns=(*FILE_KEY_COLUMNS, *_ROW_IDS))
-        for demand in made:
-            _check_requirement(demand, live, actions, context)
+        for requirement in requirements:
+            _check_requirement(requirement, live, actions, context)
     return actions
 
 
 def _check_requirement(
-    demand: FileRequirement, live: pa.Table, actions: Actions, context: CommitContext
+    requirement: FileRequirement, live: pa.Table, actions: Actions, context: CommitContext
 ) -> None:
-    if demand.condition is Condition.CHECKED_ROWS and actions.rows_checked:
+    if requirement.condition is Condition.CHECKED_ROWS and actions.rows_checked:
         return
-    if demand.condition is Condition.ROW_IDS:
-        # What the commit adds has got its ids by now.
-        staying = _without(live, [*actions.removes, *actions.adds], context)
-        lacking = pc.or_(*(pc.is_null(staying[name]) for name in _ROW_IDS))
-        unfit = staying.filter(lacking)
+    if requirement.condition is Condition.ROW_IDS:
+        # The files that the commit adds already have row ids at this stage.
+        kept = _without(live, [*actions.removes, *actions.adds], context)
+        lacking = pc.or_(*(pc.is_null(kept[name]) for name in _ROW_IDS))
+        unfit = kept.filter(lacking)
     elif context.restored_version is not None:
-        # What comes back was written as long ago as what stays.
+        # All files of the restored version were written before, those that the commit adds again too.
         unfit = context.restored_version.files(columns=FILE_KEY_COLUMNS)
     else:
         unfit = _without(live, actions.removes, context)
     if unfit.num_rows:
         raise context.violation(
-            f"{demand.reason}; expected that {demand.condition.value}, and {unfit.num_rows} files "
-            f"are otherwise, such as {unfit['path'][0].as_py()!r}"
+            f"{requirement.reason}; expected that {requirement.condition.value}, and {unfit.num_rows} "
+            f"files are otherwise, such as {unfit['path'][0].as_py()!r}"
         )
 
 

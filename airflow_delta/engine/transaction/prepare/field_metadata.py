@@ -1,8 +1,9 @@
-"""The metadata of columns are what readers take them for.
+"""Refuse column metadata that readers can't read.
 
-Spec: PROTOCOL.md, "Column Metadata". What they take them for is in ``features/field_metadata.py``. All
-that makes new metadata goes through this stage: the creation of a table, its alterations, and a
-``metaData`` action as a caller made it.
+``features/field_metadata.py`` knows which entries readers expect, and of which types. All new metadata pass
+this stage: those of new tables, of alterations, and of ``metaData`` actions that a caller made.
+
+PROTOCOL.md, "Column Metadata".
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ __all__ = ["check_field_metadata"]
 
 
 def check_field_metadata(actions: Actions, context: CommitContext) -> Actions:
-    """No column gets an entry in its metadata that readers would fail at.
+    """Refuse new entries in column metadata that readers would fail to read.
 
-    One that is there may stay: of several each can be put right by a commit of its own.
+    Existing bad entries may stay, so that each of several can be corrected by a commit of its own.
 
     Raises:
-        ConstraintViolationError: one gets such an entry.
+        ConstraintViolationError: a column gets such an entry.
         InvalidTableError: a schema can't be read.
     """
     if actions.metadata is None:

@@ -1,7 +1,9 @@
-"""Tables that Iceberg can read stay readable for it.
+"""Keep a table readable for Iceberg, if Iceberg compatibility is in force.
 
-Spec: PROTOCOL.md, "Iceberg Compatibility V1" and "Iceberg Compatibility V2". What the table must be
-like is in ``features/iceberg_compat.py``; this stage adds what its files must tell.
+``features/iceberg_compat.py`` has the requirements on the table. This stage adds the one on its files: each
+must have ``numRecords`` in its statistics.
+
+PROTOCOL.md, "Iceberg Compatibility V1" and "Iceberg Compatibility V2".
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ __all__ = ["check_iceberg"]
 
 
 def check_iceberg(actions: Actions, context: CommitContext) -> Actions:
-    """The table fits the version of Iceberg compatibility in force, and each file tells its records.
+    """Check the requirements of the version of Iceberg compatibility that is in force.
 
     Raises:
-        ConstraintViolationError: a file's statistics don't tell ``numRecords``.
-        InvalidTableError: protocol, properties, schema or partition columns don't fit the version.
+        ConstraintViolationError: the statistics of a file lack ``numRecords``.
+        InvalidTableError: protocol, properties, schema or partition columns break a requirement.
     """
     version = iceberg_compat_version(context.supported, context.properties)
     if version is None:

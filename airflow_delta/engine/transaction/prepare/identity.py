@@ -1,9 +1,12 @@
-"""The high water marks of identity columns move along with the values that a commit brings.
+"""Move the high water marks of identity columns to include the values that a commit adds.
 
-Spec: PROTOCOL.md, "Identity Columns". The writer of the rows tells the furthest value of each column,
-and so do the statistics of the files: the mark is to be "the largest (smallest) value in the column", so
-that a value which the writer forgot to tell isn't made a second time. The marks are part of the schema,
-so that the commit changes the table's metadata, and one that is made at the same time conflicts with it.
+The writer of the rows reports the furthest value of each column
+(`OptimisticTransaction.use_identity_values`). The statistics of the added files count too, because the mark
+must be "the largest (smallest) value in the column". Otherwise a value that the writer forgot to report
+could be generated a second time. The marks are part of the schema. So the commit changes the table's
+metadata, and conflicts with concurrent changes of them.
+
+PROTOCOL.md, "Identity Columns".
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ def advance_identity_marks(actions: Actions, context: CommitContext) -> Actions:
     """Write the new high water marks into the metadata.
 
     Raises:
-        ConstraintViolationError: the values belong to no identity column, the table has none, or a
+        ConstraintViolationError: the values belong to no identity column, the table lacks the feature, or a
             mark would be no 64-bit integer.
         InvalidTableError: an identity column can't be read.
     """
@@ -68,10 +71,10 @@ def advance_identity_marks(actions: Actions, context: CommitContext) -> Actions:
 def _furthest(
     actions: Actions, columns: Sequence[IdentityColumn], context: CommitContext
 ) -> dict[str, int]:
-    """The furthest value of each column that gets some, by what is told of the commit's new rows."""
+    """The furthest value of each column that gets new values, by the writer's report and by statistics."""
     marks = dict(actions.identity_marks)
-    # Files that are in the table already, were there before, or move its rows, bring no new values; the
-    # metadata of a clone tell what its files have.
+    # Rearranged and restored files contain no new values. Those of a clone are in the marks of its
+    # metadata.
     texts = [file.stats for file in actions.adds if file.data_change and file.stats is not None]
     if (
         not columns
@@ -87,8 +90,8 @@ def _furthest(
     for column in columns:
         ascending = column.step > 0
         kind, name = "maxValues" if ascending else "minValues", names[column.name]
-        told = pa.struct([(kind, pa.struct([(name, pa.int64())]))])
-        values = pc.struct_field(pc.struct_field(parse_stats(stats, told), kind), name)
+        fields = pa.struct([(kind, pa.struct([(name, pa.int64())]))])
+        values = pc.struct_field(pc.struct_field(parse_stats(stats, fields), kind), name)
         found = (pc.max(values) if ascending else pc.min(values)).as_py()
         if found is not None:
             known = marks.get(column.name, found)

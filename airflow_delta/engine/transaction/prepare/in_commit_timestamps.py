@@ -1,7 +1,9 @@
-"""The commit that turns in-commit timestamps on says where they begin.
+"""Record in the table properties where in-commit timestamps begin.
 
-Spec: in-commit-timestamps.md. The two properties name the version and the timestamp of this very
-attempt, so that they are worked out anew after a lost race (edge case E13).
+The commit that turns them on sets two properties, to its own version and timestamp. So each attempt sets
+them anew (edge case E13).
+
+in-commit-timestamps.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The live files that a commit is about, found among all of the table's by their paths."""
+"""Find the live files of the table that have the paths of a commit's files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["are_live", "live_by_path", "live_of_paths"]
 
 
 def are_live(files: Sequence[AddFile | RemoveFile], context: CommitContext) -> list[bool]:
-    """Of each file whether the table has it, with the same deletion vector, before the commit.
+    """For each file, whether the table has it before the commit, with the same deletion vector.
 
     Raises:
         CorruptLogError: the table's live files can't be read.
@@ -36,15 +36,15 @@ def are_live(files: Sequence[AddFile | RemoveFile], context: CommitContext) -> l
 def live_by_path(
     files: Iterable[AddFile | RemoveFile], context: CommitContext, columns: Sequence[str]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Some columns of the live files that have the path of one of some files.
+    """Find the live files that have the path of one of some files.
 
     Args:
-        files: the files; their deletion vectors don't matter.
+        files: the files. Their deletion vectors don't matter.
         context: the table.
         columns: columns of the protocol's ``add``.
 
     Returns:
-        The values by `CommitContext.path_key`.
+        The values of the columns, by `CommitContext.path_key`.
 
     Raises:
         ConstraintViolationError: the path of a file is no well-formed URI.
@@ -52,14 +52,14 @@ def live_by_path(
         StorageError: the store failed.
     """
     keys, live = live_of_paths(files, context, columns)
-    # Objects again, but no more of them than the commit has files.
+    # One object for each file of the commit, at most.
     return dict(zip(keys, live.to_pylist(), strict=True))
 
 
 def live_of_paths(
     files: Iterable[AddFile | RemoveFile], context: CommitContext, columns: Sequence[str]
 ) -> tuple[list[str], pa.Table]:
-    """As `live_by_path`: the path keys, and the values in a table of as many rows."""
+    """As `live_by_path`, but as Arrow: the path keys, and a table with a row for each of them."""
     keys = {context.path_key(file) for file in files}
     if context.base is None or not keys:
         nothing = {name: pa.nulls(0, ADD_FIELDS[name]) for name in columns}

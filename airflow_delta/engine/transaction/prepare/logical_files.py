@@ -1,31 +1,14 @@
-"""What the file actions of a commit do to the files that the table has.
+"""Match the file actions of a commit with the table's live files.
 
-Spec: PROTOCOL.md, "Action Reconciliation" and "Add File and Remove File".
+* A ``remove`` must have the path and the deletion vector of a live file. Otherwise it would remove nothing,
+  and the rows would silently stay. Its missing fields are filled in (`removed_files`).
+* An ``add`` whose path is live with another deletion vector needs a ``remove`` of that. Otherwise the file
+  would be in the table twice, with its deleted rows.
+* ``dataChange=false`` means that rows were only rearranged, and readers of changes skip the action. Such an
+  ``add`` needs a live file of its path, or a ``remove`` of files that contained its rows. Such a ``remove``
+  needs an ``add`` that contains its rows, unless all rows of the file are deleted.
 
-* A ``remove`` finds its ``add`` by path and deletion vector. One that finds none removes nothing: the
-  rows that were to go would stay, without a word.
-* An ``add`` replaces the live file of its path only if it has the same deletion vector. With another
-  one, and without a ``remove`` of the former, the file would be in the table twice, rows that were
-  deleted among them.
-* ``dataChange=false`` says that rows were rearranged, and readers of changes look away. Such an ``add``
-  is of a file that is there already, or comes with a ``remove`` that its rows are from. Such a ``remove``
-  comes with an ``add`` that its rows are in, unless none are left in the file; the file itself with a
-  larger deletion vector holds fewer.
-
-To know the live files of some paths takes a look at all files of the table, which a blind append to a
-table of millions must not wait for. It is spared where all that the commit does is to add files without
-deletion vectors, as new data:
-
-=======================================  =======================================================
-the table                                such an append
-=======================================  =======================================================
-can't have deletion vectors              replaces what has its path, if anything: nothing to see
-tracks rows, has no checkpoint, or       is looked at: the files are read for its row ids in any
-has few files                            case, are in memory, or are read in no time
-=======================================  =======================================================
-
-What is left are large tables with deletion vectors, and writers that use the path of a file with one for
-another file: they would have overwritten it, too. Delta Spark looks at neither.
+PROTOCOL.md, "Action Reconciliation" and "Add File and Remove File".
 """
 
 from __future__ import annotations
@@ -61,14 +44,14 @@ __all__ = ["match_logical_files"]
 
 
 def match_logical_files(actions: Actions, context: CommitContext) -> Actions:
-    """Match a commit's files with the table's.
+    """Match a commit's files with the table's live files.
 
-    Files that are removed are there, none is there twice, and rows that were moved stay. What a
-    ``remove`` leaves out is filled in; see `removed_files`.
+    Returns:
+        The actions, with complete removes.
 
     Raises:
-        ConstraintViolationError: no live file has the path and the deletion vector of a ``remove``, or
-            its ``add`` says something else than that; an ``add`` leaves the file of its path in the
+        ConstraintViolationError: no live file has the path and the deletion vector of a ``remove``, or a
+            ``remove`` contradicts the ``add`` of its file; an ``add`` leaves the file of its path in the
             table with another deletion vector; or an action with ``dataChange=false`` changes data.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
@@ -78,26 +61,34 @@ def match_logical_files(actions: Actions, context: CommitContext) -> Actions:
     columns = REPEATED_COLUMNS if actions.removes else FILE_KEY_COLUMNS
     paths, live = live_of_paths((*actions.adds, *actions.removes), context, columns)
     keys = file_keys(live, table=context.table)
-    there = dict(zip(keys.to_pylist(), paths, strict=True))
+    path_of_key = dict(zip(keys.to_pylist(), paths, strict=True))
     removed = keys_of_files(actions.removes, table=context.table)
-    places = pc.index_in(removed, value_set=keys)
-    if places.null_count:
-        first = actions.removes[pc.indices_nonzero(places.is_null())[0].as_py()]
+    rows = pc.index_in(removed, value_set=keys)
+    if rows.null_count:
+        first = actions.removes[pc.indices_nonzero(rows.is_null())[0].as_py()]
         raise context.violation(
-            f"the table has no file {first.path!r} with {_vector(first)}, which is removed "
-            f"here ({places.null_count} such files); a remove must repeat the path and the deletion "
-            "vector of a live file's add"
+            f"the commit removes {rows.null_count} files that the table doesn't have, such as "
+            f"{first.path!r} with {_describe_vector(first)}; a remove must repeat the path and the "
+            "deletion vector of a live file's add"
         )
-    staying = there.keys() - set(removed.to_pylist()) - set(_keys(actions.adds, context))
-    _check_once(actions.adds, {there[key] for key in staying}, context)
+    kept = path_of_key.keys() - set(removed.to_pylist()) - set(_keys(actions.adds, context))
+    _check_no_duplicates(actions.adds, {path_of_key[key] for key in kept}, context)
     _check_rearranged(actions, set(paths), context)
     if not actions.removes:
         return actions
-    return replace(actions, removes=complete_removes(actions.removes, live.take(places), context))
+    return replace(actions, removes=complete_removes(actions.removes, live.take(rows), context))
 
 
 def _needs_live_files(actions: Actions, context: CommitContext) -> bool:
-    """Whether the live files are to be looked at; see the module."""
+    """Whether the commit must be matched with the live files.
+
+    Finding live files by path means reading all files of the table, which would delay a blind append to a
+    large table. So it is skipped for commits that only add new data, in files without deletion vectors, if
+    the table can't have deletion vectors: such an ``add`` can only replace the file of its path. It is also
+    skipped for large tables with deletion vectors. There it would only detect writers that write a new file
+    over a file with a deletion vector, which Delta Spark doesn't detect either. It isn't skipped if it is
+    cheap, or if row ids need the live files anyway.
+    """
     if actions.removes or any(
         file.deletion_vector is not None or not file.data_change for file in actions.adds
     ):
@@ -107,17 +98,18 @@ def _needs_live_files(actions: Actions, context: CommitContext) -> bool:
         return False
     if "deletionVectors" not in supported_features(base.protocol):
         return False
-    return row_tracking.FEATURE in context.supported or _is_read_in_no_time(base)
+    return row_tracking.FEATURE in context.supported or _has_few_files(base)
 
 
-def _is_read_in_no_time(base: Snapshot) -> bool:
+def _has_few_files(base: Snapshot) -> bool:
+    """Whether reading all live files is cheap: they are in memory, or few by the version checksum."""
     if base.segment.checkpoint is None:
         return True
     try:
-        told = read_checksum(base.storage, base.version)
+        checksum = read_checksum(base.storage, base.version)
     except CorruptLogError:
         return False
-    return told is not None and told.num_files <= FEW
+    return checksum is not None and checksum.num_files <= FEW
 
 
 def _keys(files: Sequence[AddFile | RemoveFile], context: CommitContext) -> list[str]:
@@ -125,24 +117,24 @@ def _keys(files: Sequence[AddFile | RemoveFile], context: CommitContext) -> list
     return keys
 
 
-def _check_once(files: Sequence[AddFile], staying: set[str], context: CommitContext) -> None:
-    """No file is added whose path stays in the table with another deletion vector."""
-    for file in files if staying else ():
-        if context.path_key(file) in staying:
+def _check_no_duplicates(files: Sequence[AddFile], kept: set[str], context: CommitContext) -> None:
+    """Check that no added file is also kept in the table with another deletion vector."""
+    for file in files if kept else ():
+        if context.path_key(file) in kept:
             raise context.violation(
-                f"the file {file.path!r} is added with {_vector(file)}, and it is in the table with "
-                "another one: it would be there twice; remove that in the same commit, by the path and "
-                "the deletion vector of its add"
+                f"the file {file.path!r} is added with {_describe_vector(file)}, but is in the table with "
+                "another one, so that it would be in the table twice; remove the old one in the same "
+                "commit, with the path and the deletion vector of its add"
             )
 
 
 def _check_rearranged(actions: Actions, live: set[str], context: CommitContext) -> None:
-    """What has ``dataChange=false`` changes no data, as far as can be seen."""
+    """Check that actions with ``dataChange=false`` change no data, as far as file actions show it."""
     for add in actions.adds if not actions.removes else ():
         if not add.data_change and context.path_key(add) not in live:
             raise context.violation(
-                f"the file {add.path!r} is added with dataChange=false, and neither is it in the table "
-                "nor does the commit remove files that its rows could be from; say dataChange=true"
+                f"the file {add.path!r} is added with dataChange=false, but it isn't in the table, and the "
+                "commit removes no files that could contain its rows; set dataChange=true"
             )
     moved = [file for file in actions.removes if not file.data_change]
     if not moved:
@@ -154,14 +146,14 @@ def _check_rearranged(actions: Actions, live: set[str], context: CommitContext) 
     paths, files = live_of_paths(moved, context, ("path", "stats"))
     records = dict(zip(paths, num_records(files["stats"]).to_pylist(), strict=True))
     for remove in moved:
-        # A file of which all rows are deleted may go without a word, as a purge has it.
+        # If all rows of a file are deleted, it may be removed without an add. A purge does this.
         if records.get(context.path_key(remove)) != deleted_rows(remove):
             raise context.violation(
-                f"the file {remove.path!r} is removed with dataChange=false, and the commit adds no "
-                "file that its rows could be in; say dataChange=true"
+                f"the file {remove.path!r} is removed with dataChange=false, but the commit adds no file "
+                "that could contain its rows; set dataChange=true"
             )
 
 
-def _vector(file: AddFile | RemoveFile) -> str:
+def _describe_vector(file: AddFile | RemoveFile) -> str:
     vector = file.deletion_vector
     return f"the deletion vector {vector.unique_id!r}" if vector else "no deletion vector"

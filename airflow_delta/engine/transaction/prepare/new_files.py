@@ -1,11 +1,11 @@
-"""Files that join a table can be files.
+"""Check paths, sizes and times of the files that a commit adds.
 
-Spec: PROTOCOL.md, "Add File and Remove File" and "Add CDC File". Their size is in bytes and their time in
-milliseconds since the epoch, neither of them below 0. Their path is a URI: one with a broken escape would
-make the whole table unreadable. And none is one of the table's log: a cleanup would take it, and a vacuum
-leave it.
+Sizes and times must not be negative. A path must be a URI, because a broken escape would make the whole
+table unreadable. A file must not lie in the table's log, where a cleanup might delete it.
 
-What is in a table all the same can be removed, as it stands in the log; so ``remove`` isn't asked.
+Removes aren't checked: a file that is in the table all the same must be removed as the log spells it.
+
+PROTOCOL.md, "Add File and Remove File" and "Add CDC File".
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ __all__ = ["check_new_files"]
 
 
 def check_new_files(actions: Actions, context: CommitContext) -> Actions:
-    """No file has a size or time below 0, a path that can't be decoded, or lies in the log.
+    """Check paths, sizes and times of added files.
 
     Raises:
-        ConstraintViolationError: one has, or does.
+        ConstraintViolationError: a file has a negative size or time, a path that can't be decoded, or a
+            path in the table's log.
     """
     _check_counts("add", actions.adds, ("size", "modification_time"), context)
     _check_counts("cdc", actions.cdc, ("size",), context)
@@ -70,7 +71,7 @@ def _check_counts(
 
 
 def _may_be_in_log(path: str) -> bool:
-    """Whether it takes a closer look to tell, which would be slow for each of many files."""
+    """Whether the path must be resolved to decide, which would be slow for each of many files."""
     return LOG_DIRECTORY in path or ("%" in path and (path[0] in "_%./" or ":" in path))
 
 

@@ -1,8 +1,9 @@
-"""Who makes the commits of a table changes hands by the commits that say so, and by no others.
+"""Check the rules of managed commits after each commit.
 
-Spec: managed-commits.md, "Managed Commit Enablement" and "Writer Requirements for Managed Commits". The
-rules are in ``features/managed_commits.py``. They hold after every commit: a commit to a table that another
-writer has left in between is refused, since nobody could say where it belongs.
+``features/managed_commits.py`` has the rules. They are also checked for commits that don't change the
+commit owner, so that nothing is committed to a table that another writer has left in an invalid state.
+
+managed-commits.md, "Managed Commit Enablement" and "Writer Requirements for Managed Commits".
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ __all__ = ["check_managed"]
 
 
 def check_managed(actions: Actions, context: CommitContext) -> Actions:
-    """A table with a commit owner has all that it needs, and keeps the owner or goes without one.
+    """Check that a managed table has what it needs, and that the commit doesn't replace its owner.
 
     Raises:
-        InvalidTableError: it has the feature ``managedCommit`` without the property that names the owner,
-            or without in-commit timestamps; or the property without the feature; or the owner changes; or
-            in-commit timestamps would be left without their feature.
+        InvalidTableError: the table has the feature ``managedCommit`` without the property that names the
+            owner, or without in-commit timestamps; it has the property without the feature; the owner
+            changes; or in-commit timestamps would be enabled without their feature.
     """
     properties = context.properties
     commit_owner(context.supported, properties)

@@ -1,7 +1,8 @@
-"""Each file of a partitioned table says which partition it belongs to.
+"""Check the partition values of the files that a commit adds.
 
-Spec: PROTOCOL.md, "Partition Value Serialization" and "Consistency Between Table Metadata and Data
-Files"; edge case G6: what stands for null in the names of directories is no value.
+Edge case G6: the text that stands for null in directory names is no value.
+
+PROTOCOL.md, "Partition Value Serialization" and "Consistency Between Table Metadata and Data Files".
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def check_partition_values(actions: Actions, context: CommitContext) -> Actions:
-    """Each file has a value for each partition column, by physical name, that fits its type.
+    """Check that each file has a value of the right type for each partition column, by physical name.
 
     Raises:
-        ConstraintViolationError: a file lacks a value, has one too many or one that is none, or a
-            null where the column has none.
-        InvalidTableError: the table's schema, mapping and partition columns don't fit together.
+        ConstraintViolationError: a file lacks a value, has an additional or invalid one, or has null for a
+            column that is NOT NULL.
+        InvalidTableError: the table's schema, mapping and partition columns contradict each other.
     """
     # A loop over the files of one commit: they came as objects, from one writer.
     files: tuple[AddFile | AddCdcFile, ...] = (*actions.adds, *actions.cdc)
@@ -40,7 +41,7 @@ def check_partition_values(actions: Actions, context: CommitContext) -> Actions:
                 f"the table is partitioned by {sorted(columns)}"
             )
     for name, field in columns.items():
-        # Many files share few values.
+        # Many files share few values, so each value is checked once.
         by_value = {file.partition_values[name]: file for file in files}
         for text, file in by_value.items():
             _check_value(text, field, file, context)
@@ -59,7 +60,7 @@ def _check_value(
         problem = problem or error.message
     else:
         if value is None and not field.nullable:
-            problem = "the value is null, and the column has no nulls"
+            problem = "the value is null, but the column is NOT NULL"
     if problem:
         raise context.violation(
             f"the file {file.path!r}, partition column {field.name!r}: {problem}"

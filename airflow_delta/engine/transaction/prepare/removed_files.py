@@ -1,9 +1,10 @@
-"""A ``remove`` repeats what the ``add`` of its file says.
+"""Fill in the optional fields of removes from the adds of their files.
 
-Spec: PROTOCOL.md, "Add File and Remove File". All but the path and ``dataChange`` is optional in a
-``remove``, and missed where it is left out: readers of changes can't tell the partition of the deleted
-rows without ``partitionValues``, and other writers can't carry a version checksum on without ``size``.
-So what a writer leaves out is filled in from the live file. What it does say must agree with that.
+Most fields of a ``remove`` are optional, but others need them: readers of changes need ``partitionValues``
+for the partitions of deleted rows, and other writers need ``size`` to update a version checksum. So missing
+fields are filled in from the live file. Fields that are present must agree with it.
+
+PROTOCOL.md, "Add File and Remove File".
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ REPEATED_COLUMNS = ("path", "deletionVector", *_MAPS, *_NUMBERS, "stats")
 def complete_removes(
     removes: Sequence[RemoveFile], live: pa.Table, context: CommitContext
 ) -> tuple[RemoveFile, ...]:
-    """The removes with all that the adds of their files say, the spelling of the path included.
+    """Complete removes with the values from the adds of their files, even with the path's spelling.
 
     Args:
         removes: the removes of a commit.
-        live: for each of them, in their order, the `REPEATED_COLUMNS` of the live file.
+        live: the `REPEATED_COLUMNS` of the live files, in the order of the removes.
         context: the table.
 
     Raises:
-        ConstraintViolationError: a remove says otherwise than the add.
+        ConstraintViolationError: a remove contradicts the add.
     """
     given = _columns_of(removes)
     for name, differs in _contradictions(given, live):
         row = pc.index(differs, scalar_of(True, pa.bool_())).as_py()
         if row >= 0:
-            told, known = (_shown(table, name, row) for table in (given, live))
+            found, expected = (_value(table, name, row) for table in (given, live))
             raise context.violation(
-                f"the remove of the file {removes[row].path!r} says {name}={told!r}, and the file's "
-                f"add says {known!r}; repeat that, or leave it out"
+                f"the remove of the file {removes[row].path!r} has {name}={found!r}, but the file's add "
+                f"has {expected!r}; repeat that, or omit it"
             )
-    # Objects for those that lack something. Our own operations leave nothing out.
+    # A loop over incomplete removes only. Those of the engine's own operations are complete.
     rows = pc.indices_nonzero(_incomplete(given, live))
     completed = list(removes)
-    for row, told in zip(rows.to_pylist(), live.take(rows).to_pylist(), strict=True):
-        completed[row] = _complete(removes[row], told)
+    for row, add in zip(rows.to_pylist(), live.take(rows).to_pylist(), strict=True):
+        completed[row] = _complete(removes[row], add)
     return tuple(completed)
 
 
@@ -73,32 +74,33 @@ def _columns_of(removes: Sequence[RemoveFile]) -> pa.Table:
 
 
 def _contradictions(given: pa.Table, live: pa.Table) -> Iterator[tuple[str, Any]]:
-    """The columns in which both may say something, and where they say something else."""
+    """The columns that both have, each with the rows in which both have a value, but not the same."""
     for name in _NUMBERS:
         yield name, pc.not_equal(given[name], live[name])
     for name in _OF_VECTORS:
         vectors = (table["deletionVector"] for table in (given, live))
         yield "deletionVector", pc.not_equal(*(pc.struct_field(v, name) for v in vectors))
     for name in _MAPS:
-        # The usual case: nothing is told, or as it was read.
+        # Compared as a whole first: usually the maps are missing, or are as they were read.
         if not given[name].equals(live[name]):
             yield name, _differing_maps(given[name], live[name])
 
 
 def _differing_maps(given: pa.ChunkedArray, live: pa.ChunkedArray) -> pa.BooleanArray:
-    """Where both have a map, and another one. A missing value, a null and "" mean the same."""
+    """The rows in which both have a map, but not the same. A missing value, a null and "" mean the same."""
     # A loop over files of the commit: Arrow doesn't compare the maps of two arrays row by row.
     pairs = zip(given.to_pylist(), live.to_pylist(), strict=True)
-    differs = [None not in pair and len({_present(told) for told in pair}) > 1 for pair in pairs]
+    differs = [None not in pair and len({_entries(item) for item in pair}) > 1 for pair in pairs]
     return array_of(differs, pa.bool_())
 
 
-def _present(told: Iterable[tuple[str, str | None]]) -> frozenset[tuple[str, str]]:
-    return frozenset((key, value) for key, value in told if value)
+def _entries(items: Iterable[tuple[str, str | None]]) -> frozenset[tuple[str, str]]:
+    """The entries of a map that have a value."""
+    return frozenset((key, value) for key, value in items if value)
 
 
 def _incomplete(given: pa.Table, live: pa.Table) -> pa.ChunkedArray:
-    """Where a remove leaves out what the add says, or spells the path in another way."""
+    """The rows in which a remove lacks a value that the add has, or spells the path in another way."""
     lacking = pc.or_(
         pc.not_equal(given["path"], live["path"]),
         pc.invert(pc.coalesce(given["extendedFileMetadata"], scalar_of(False, pa.bool_()))),
@@ -108,9 +110,9 @@ def _incomplete(given: pa.Table, live: pa.Table) -> pa.ChunkedArray:
     return lacking
 
 
-def _complete(file: RemoveFile, told: dict[str, Any]) -> RemoveFile:
-    maps = {name: None if told[name] is None else dict(told[name]) for name in _MAPS}
-    known = {name: value for name, value in {**told, **maps}.items() if value is not None}
+def _complete(file: RemoveFile, add: dict[str, Any]) -> RemoveFile:
+    maps = {name: None if add[name] is None else dict(add[name]) for name in _MAPS}
+    known = {name: value for name, value in {**add, **maps}.items() if value is not None}
     whole = RemoveFile.from_json({**known, "dataChange": file.data_change}, "remove")
     has_all = whole.partition_values is not None and whole.size is not None
     return replace(
@@ -120,6 +122,6 @@ def _complete(file: RemoveFile, told: dict[str, Any]) -> RemoveFile:
     )
 
 
-def _shown(table: pa.Table, name: str, row: int) -> Any:
+def _value(table: pa.Table, name: str, row: int) -> Any:
     value = table[name][row].as_py()
     return dict(value) if name in _MAPS else value

@@ -1,10 +1,11 @@
-"""A restore leaves just the files of the version that it brings back.
+"""Check that a restore leaves exactly the files of the restored version.
 
-Much that a commit may otherwise not do to a table is allowed to a restore: to bring back NOT NULL or a
-constraint without a look at rows, to take back a wider type or column mapping, to add a file with a
-deletion vector to a table that makes no new ones. All of that rests on one thing, which is made sure of
-here: path by path and vector by vector, the files after the commit are those that the version had
-(PROTOCOL.md, "Action Reconciliation"). What they fulfilled there they fulfil again.
+A restore may do what other commits can't: it restores NOT NULL or a constraint without a look at rows,
+undoes a wider type or column mapping, and adds files with deletion vectors to a table that makes no new
+ones. That is safe only if the table then has exactly the files of the restored version, because those
+satisfied all of this. So this stage compares paths and deletion vectors.
+
+PROTOCOL.md, "Action Reconciliation".
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["check_restored_files", "file_keys_after"]
 
 
 def check_restored_files(actions: Actions, context: CommitContext) -> Actions:
-    """After a restore the live files are those of the version that it brings back.
+    """Check that the live files after a restore are those of the restored version.
 
     Raises:
         ConstraintViolationError: they aren't.
@@ -32,19 +33,20 @@ def check_restored_files(actions: Actions, context: CommitContext) -> Actions:
     base, restored = context.base, context.restored_version
     if base is None or restored is None:
         return actions
-    left, wanted = file_keys_after(actions, context), _keys(restored)
-    strange = left.filter(pc.invert(pc.is_in(left, value_set=wanted)))
-    lacking = len(wanted) - (len(left) - len(strange))
-    if len(strange) or lacking:
+    after, wanted = file_keys_after(actions, context), _keys(restored)
+    unexpected = len(after.filter(pc.invert(pc.is_in(after, value_set=wanted))))
+    missing = len(wanted) - (len(after) - unexpected)
+    if unexpected or missing:
         raise context.violation(
-            f"it brings back version {restored.version}, and leaves {len(strange)} files that this didn't "
-            f"have and {lacking} too few: expected just its files, by path and deletion vector"
+            f"it restores version {restored.version}, but {missing} files of that version would be "
+            f"missing, and {unexpected} other files would be left: expected exactly its files, by path "
+            "and deletion vector"
         )
     return actions
 
 
 def file_keys_after(actions: Actions, context: CommitContext) -> pa.Array:
-    """The keys of the files that the table has after the commit, each once.
+    """The keys of the files that the table has after the commit, without duplicates.
 
     Raises:
         CorruptLogError: the table's live files can't be read.
@@ -54,8 +56,8 @@ def file_keys_after(actions: Actions, context: CommitContext) -> pa.Array:
         keys_of_files(files, table=context.table) for files in (actions.adds, actions.removes)
     )
     live = pa.chunked_array([], pa.string()) if context.base is None else _keys(context.base)
-    staying = live.filter(pc.invert(pc.is_in(live, value_set=removed)))
-    return pc.unique(pa.chunked_array([*staying.chunks, *added.chunks], pa.string()))
+    kept = live.filter(pc.invert(pc.is_in(live, value_set=removed)))
+    return pc.unique(pa.chunked_array([*kept.chunks, *added.chunks], pa.string()))
 
 
 def _keys(snapshot: Snapshot) -> pa.ChunkedArray:

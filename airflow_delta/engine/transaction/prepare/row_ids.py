@@ -1,10 +1,10 @@
-"""No two rows of a version have the same default row id.
+"""Check that no two rows of a version have the same default row id.
 
-New ids are always behind all that were given out. Only a file that comes back with the ids that it had
-(a restore) may meet others: its rows may have been committed again since, under other paths.
+New ids are always higher than all ids assigned before. Only a file that is restored with its old ids can
+collide with others, because its rows may have been committed again since, under other paths.
 
-Spec: PROTOCOL.md, "Writer Requirements for Row Tracking": "Writers must never commit duplicate Row IDs
-in the table in any version."
+PROTOCOL.md, "Writer Requirements for Row Tracking": "Writers must never commit duplicate Row IDs in the
+table in any version."
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _FIRST, _LAST = "first", "last"
 def check_row_ids_are_unique(
     adds: Sequence[AddFile], removes: Sequence[RemoveFile], mark: int, context: CommitContext
 ) -> None:
-    """The files of the table and those of a commit have disjoint ranges of row ids.
+    """Check that the files of the table and those of a commit have disjoint ranges of row ids.
 
-    Of a file that doesn't tell its records the range is taken to go on up to the next file's.
+    If a file lacks ``numRecords``, its range is assumed to extend to the next file's.
 
     Args:
-        adds: what the commit adds, all with ids.
-        removes: what it removes.
-        mark: the highest id that was given out before the commit.
+        adds: the added files, all with ids.
+        removes: the removed files.
+        mark: the highest id that was assigned before the commit.
         context: the table.
 
     Raises:
@@ -52,29 +52,29 @@ def check_row_ids_are_unique(
             "baseRowId": array_of([file.base_row_id for file in adds], pa.int64()),
         }
     )
-    ranges = [_ranges(files, mark) for files in (_staying((*adds, *removes), context), added)]
+    ranges = [_ranges(files, mark) for files in (_kept_files((*adds, *removes), context), added)]
     rows = pa.concat_tables(ranges).sort_by(_FIRST)
-    # A range begins behind the ends of all those before it, or it meets one of them.
-    meets = pc.less_equal(rows[_FIRST][1:], pc.cumulative_max(rows[_LAST])[:-1])
-    second = pc.index(meets, scalar_of(True, pa.bool_())).as_py() + 1
+    # A range overlaps an earlier one if it begins before the highest end so far.
+    overlaps = pc.less_equal(rows[_FIRST][1:], pc.cumulative_max(rows[_LAST])[:-1])
+    second = pc.index(overlaps, scalar_of(True, pa.bool_())).as_py() + 1
     if second > 0:
         path, first = rows["path"][second].as_py(), rows[_FIRST][second].as_py()
         raise context.violation(
-            f"the row ids of the file {path!r}, from {first} on, are also those of another file, such as "
-            f"{rows['path'][second - 1].as_py()!r}; leave baseRowId out to get new ones"
+            f"the row ids of the file {path!r}, from {first} on, overlap with those of another file, such "
+            f"as {rows['path'][second - 1].as_py()!r}; omit baseRowId to get new ones"
         )
 
 
-def _staying(touched: Sequence[AddFile | RemoveFile], context: CommitContext) -> pa.Table:
-    """The live files that the commit doesn't mention."""
+def _kept_files(touched: Sequence[AddFile | RemoveFile], context: CommitContext) -> pa.Table:
+    """The live files that the commit doesn't touch, with ids."""
     if context.base is None:
         return pa.table({name: pa.nulls(0, ADD_FIELDS[name]) for name in _COLUMNS})
     live = context.base.files(columns=_COLUMNS)
-    mentioned = array_of([context.path_key(file) for file in touched], pa.string())
-    staying = live.filter(
-        pc.invert(pc.is_in(path_keys(live["path"], table=context.table), value_set=mentioned))
+    keys = array_of([context.path_key(file) for file in touched], pa.string())
+    kept = live.filter(
+        pc.invert(pc.is_in(path_keys(live["path"], table=context.table), value_set=keys))
     )
-    return staying.filter(staying["baseRowId"].is_valid())
+    return kept.filter(kept["baseRowId"].is_valid())
 
 
 def _ranges(files: pa.Table, mark: int) -> pa.Table:
@@ -82,7 +82,7 @@ def _ranges(files: pa.Table, mark: int) -> pa.Table:
     files = files.sort_by("baseRowId")
     first, records = files["baseRowId"], num_records(files["stats"])
     following = pa.chunked_array([*first[1:].chunks, array_of([mark + 1], pa.int64())])
-    behind = pc.coalesce(pc.add(first, records), following[: len(first)])
-    last = pc.subtract(behind, scalar_of(1, pa.int64()))
+    end = pc.coalesce(pc.add(first, records), following[: len(first)])
+    last = pc.subtract(end, scalar_of(1, pa.int64()))
     ranges = pa.table({"path": files["path"], _FIRST: first, _LAST: last})
     return ranges.filter(pc.less_equal(first, last))

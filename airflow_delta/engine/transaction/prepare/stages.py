@@ -1,4 +1,4 @@
-"""The stages of a commit, in their order."""
+"""`prepare`: run the stages of a commit, in their order (`STAGES`)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from airflow_delta.engine.transaction.staged import Actions
 __all__ = ["STAGES", "Prepared", "Stage", "prepare"]
 
 Stage: TypeAlias = Callable[[Actions, CommitContext], Actions]
-"""One feature's rule for a commit; a check returns the actions that it was given."""
+"""One feature's rule for a commit. A check returns the actions unchanged."""
 
 STAGES: tuple[Stage, ...] = (
-    # What it lets pass can be relied on to have the types that it should have.
+    # The later stages rely on the types that this one checks.
     check_values,
     check_table,
     check_managed,
@@ -57,22 +57,22 @@ STAGES: tuple[Stage, ...] = (
     check_partition_values,
     check_nulls,
     check_iceberg,
-    # These may read the table's live files, from here on.
+    # From here on, stages may read the table's live files.
     match_logical_files,
     check_restored_files,
     check_cloned_files,
     check_dropped_features,
     check_deletion_vectors,
     check_clustering,
-    # These complete the commit; what is left can refuse it only for what they need themselves.
+    # From here on, stages complete the commit. They refuse it only if they lack what they need.
     assign_row_ids,
     check_existing_files,
     advance_identity_marks,
     record_timestamps,
 )
-"""Every stage: what is cheap and finds the commonest mistakes comes first."""
+"""Every stage. Cheap ones, and those that find common mistakes, come first."""
 
-_OF_NEW_FILES: frozenset[Stage] = frozenset(
+_NEW_FILE_STAGES: frozenset[Stage] = frozenset(
     {
         check_enforcement,
         check_new_files,
@@ -84,24 +84,24 @@ _OF_NEW_FILES: frozenset[Stage] = frozenset(
         check_clustering,
     }
 )
-"""Stages that judge files as nobody has seen them in the table before, by rules that they were to be
-written by. A restore passes them by: it writes no files, but brings back those that the table had under the
-metadata that it had then (`check_restored_files`), also where their writer was careless. A clone has the
-files that another table has under the same metadata (`check_cloned_files`)."""
+"""Stages that check whether new files were written by the rules. A restore skips them: it only brings back
+files that the table had under the same metadata (`check_restored_files`), even if their writer broke a
+rule. A clone skips them: the other table has the same files under the same metadata
+(`check_cloned_files`)."""
 
-_OF_OWN_ROWS: frozenset[Stage] = frozenset({check_append_only})
-"""Stages about the rows that a table keeps. A clone keeps none: it has those of another table, which may
-have rearranged its files by now."""
+_OWN_ROW_STAGES: frozenset[Stage] = frozenset({check_append_only})
+"""Stages about rows that the table keeps. A clone skips them: it replaces all rows by those of another
+table, whose files may be rearranged since the last clone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A commit that may be made.
+    """A commit that has passed all stages.
 
     Attributes:
-        actions: what is to be written.
-        context: the table after it; its metadata may differ from what the transaction staged.
-        tags: what ``commitInfo.tags`` tells other writers about it.
+        actions: the actions to write.
+        context: the table after the commit. Its metadata may differ from what the transaction staged.
+        tags: the ``commitInfo.tags``, which are for other writers.
     """
 
     actions: Actions
@@ -110,7 +110,7 @@ class Prepared:
 
 
 def prepare(actions: Actions, context: CommitContext) -> Prepared:
-    """Take the actions of one attempt through all stages.
+    """Run all stages on the actions of one attempt.
 
     Args:
         actions: what the transaction staged.
@@ -118,20 +118,20 @@ def prepare(actions: Actions, context: CommitContext) -> Prepared:
 
     Raises:
         ConstraintViolationError: the actions break a rule of the protocol or of the table.
-        UnsupportedFeatureError: the table needs something of writers that neither the engine does
-            nor the writer of the files declares.
+        UnsupportedFeatureError: the table needs something of writers that the engine doesn't do, and that
+            the writer of the files doesn't declare.
         InvalidTableError: protocol and metadata contradict the specification or each other.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
     prepared = actions
-    passed_by = frozenset[Stage]()
+    skipped = frozenset[Stage]()
     if actions.restored_version is not None:
-        passed_by = _OF_NEW_FILES
+        skipped = _NEW_FILE_STAGES
     elif isinstance(actions.purpose, CloneVersion):
-        passed_by = _OF_NEW_FILES | _OF_OWN_ROWS
+        skipped = _NEW_FILE_STAGES | _OWN_ROW_STAGES
     for stage in STAGES:
-        if stage in passed_by:
+        if stage in skipped:
             continue
         prepared = stage(prepared, context)
         if prepared.metadata is not None and prepared.metadata is not context.metadata:

@@ -1,6 +1,6 @@
-"""What the files of a commit say of their data: the ``stats`` of an ``add``.
+"""Read the statistics of the files of a commit: the ``stats`` of its adds.
 
-Spec: PROTOCOL.md, "Per-file Statistics". Whether it is true can't be seen here.
+PROTOCOL.md, "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ __all__ = ["count_of", "record_counts", "statistic", "statistics_of"]
 
 
 def record_counts(files: Sequence[AddFile], context: CommitContext, *, why: str) -> list[int]:
-    """How many records each data file has, deleted ones included, where that must be known.
+    """The number of records in each data file, including deleted ones, for files that must have it.
 
     Args:
         files: the files.
         context: the table.
-        why: what needs the numbers: the end of a sentence that begins with "and".
+        why: what needs the numbers, as a clause for the error message.
 
     Raises:
-        ConstraintViolationError: the statistics of a file don't tell.
+        ConstraintViolationError: the statistics of a file lack ``numRecords``.
     """
     texts = pa.chunked_array([array_of([file.stats for file in files], pa.string())])
-    counts: list[int | None] = stats.num_records(texts).to_pylist()
-    told = [count for count in counts if count is not None and count >= 0]
-    if len(told) < len(files):
-        lacking = next(f for f, n in zip(files, counts, strict=True) if n is None or n < 0)
+    found: list[int | None] = stats.num_records(texts).to_pylist()
+    counts = [count for count in found if count is not None and count >= 0]
+    if len(counts) < len(files):
+        lacking = next(f for f, n in zip(files, found, strict=True) if n is None or n < 0)
         raise context.violation(
-            f"the statistics of the file {lacking.path!r} don't tell numRecords, the number of "
-            f"records in the data file, and {why}"
+            f"the statistics of the file {lacking.path!r} lack numRecords, the number of records in the "
+            f"data file, but {why}"
         )
-    return told
+    return counts
 
 
 def statistics_of(file: AddFile, context: CommitContext) -> Mapping[str, Any]:
-    """The statistics of a file; empty where it has none.
+    """The statistics of a file; empty if it has none.
 
     Raises:
-        ConstraintViolationError: they are no JSON.
+        ConstraintViolationError: they aren't JSON.
     """
     if file.stats is None:
         return {}
@@ -55,13 +55,13 @@ def statistics_of(file: AddFile, context: CommitContext) -> Mapping[str, Any]:
         statistics = json.loads(file.stats)
     except (ValueError, RecursionError) as error:
         raise context.violation(
-            f"the statistics of the file {file.path!r} are no JSON: {error}"
+            f"the statistics of the file {file.path!r} aren't JSON: {error}"
         ) from error
     return statistics if isinstance(statistics, dict) else {}
 
 
 def statistic(statistics: Mapping[str, Any], name: str, path: SchemaPath) -> Any:
-    """One statistic of one column, such as its ``nullCount``; None where there is none.
+    """One statistic of one column, such as its ``nullCount``; None if there is none.
 
     Args:
         statistics: a file's statistics.
@@ -75,5 +75,5 @@ def statistic(statistics: Mapping[str, Any], name: str, path: SchemaPath) -> Any
 
 
 def count_of(value: Any) -> int | None:
-    """A value as a count; None where it is none."""
+    """The value, if it is a count, else None."""
     return value if type(value) is int and value >= 0 else None

@@ -1,4 +1,4 @@
-"""The columns of the table that a commit will give."""
+"""The columns of the table after the commit, by logical and by physical names."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ __all__ = ["mode_after", "partition_fields_after", "physical_schema_after", "sch
 
 
 def schema_after(context: CommitContext) -> StructType:
-    """The schema that the commit leaves, logical names.
+    """The schema after the commit, with logical names.
 
     Raises:
         InvalidTableError: it can't be parsed, or partition columns aren't in it.
     """
     base = context.base
     if base is not None and context.metadata is base.metadata:
-        return base.schema  # parsed once, however many stages ask for it
+        return base.schema  # parsed once, for all stages
     return table_schema(context.metadata, table=context.table)
 
 
 def mode_after(context: CommitContext) -> str:
-    """The column mapping mode that the commit leaves: ``none``, ``name`` or ``id``.
+    """The column mapping mode after the commit: ``none``, ``name`` or ``id``.
 
     Raises:
-        InvalidTableError: the property holds something else.
+        InvalidTableError: the property has another value.
     """
     return mapping_mode(context.protocol, context.metadata, table=context.table)
 
 
 def partition_fields_after(context: CommitContext) -> Mapping[str, StructField]:
-    """The partition columns that the commit leaves, by their physical names.
+    """The partition columns after the commit, by their physical names.
 
     Raises:
         InvalidTableError: see `schema_after`; or one lacks its physical name.
@@ -48,7 +48,7 @@ def partition_fields_after(context: CommitContext) -> Mapping[str, StructField]:
 
 
 def physical_schema_after(context: CommitContext) -> StructType:
-    """The schema that the commit leaves, physical names.
+    """The schema after the commit, with physical names.
 
     Raises:
         InvalidTableError: see `schema_after`; or a column lacks its physical name.

@@ -1,14 +1,14 @@
-"""What a commit tells other writers about itself: ``commitInfo.tags``.
+"""Compute ``commitInfo.tags``, facts about a commit that other writers need.
 
 ==================================  =================================================================
-tag                                 says
+tag                                 meaning
 ==================================  =================================================================
-``delta.identity.schemaUpdate``     of the metadata nothing but high water marks of identity columns
-                                    has changed (as Delta Spark tells it)
-``delta.rowTracking.preserved``     whether all rows that were updated or copied kept their row ids
-                                    (PROTOCOL.md, "Writer Requirements for Row Tracking")
-``rowTrackingEnablementOnly``       the commit enables row tracking and does nothing else, so that Delta
-                                    Spark's concurrent commits can follow it
+``delta.identity.schemaUpdate``     the commit changes nothing in the metadata but high water marks of
+                                    identity columns (as in Delta Spark)
+``delta.rowTracking.preserved``     whether all updated or copied rows kept their row ids (PROTOCOL.md,
+                                    "Writer Requirements for Row Tracking")
+``rowTrackingEnablementOnly``       the commit only enables row tracking, so that Delta Spark's concurrent
+                                    commits can follow it
 ==================================  =================================================================
 """
 
@@ -37,8 +37,8 @@ def commit_tags(staged: Actions, prepared: Actions, context: CommitContext) -> M
 
     Args:
         staged: what the transaction staged.
-        prepared: what the stages made of it.
-        context: the table after it.
+        prepared: the same actions after all stages.
+        context: the table after the commit.
 
     Raises:
         InvalidTableError: a property is neither true nor false.
@@ -73,8 +73,8 @@ def _only_metadata(actions: Actions) -> Actions:
 def _preserves_row_ids(actions: Actions, context: CommitContext) -> bool:
     """Whether no row has lost its id.
 
-    A file that stays under its path keeps the ids of its rows. Rows may have moved where some files go
-    and others come; whether their ids came along only the writer of the files knows.
+    A file that keeps its path keeps the ids of its rows. If the commit removes some files and adds others,
+    rows may have moved. Only the writer of the files knows whether they kept their ids.
     """
     if FEATURE in context.enforced or context.restored_version is not None:
         return True

@@ -1,8 +1,9 @@
-"""What any commit must be like, whatever the table's features.
+"""Check the rules that hold for every commit, independent of the table's features.
 
-Spec: PROTOCOL.md, "Delta Log Entries" of "Requirements for Writers", "Add File and Remove File",
-"Protocol Evolution" and "Column Mapping"; checkpoint-protection.md; edge case B14. That there is at most
-one ``protocol`` and one ``metaData`` follows from the form of `Actions`.
+`Actions` can't have more than one ``protocol`` and one ``metaData``, so this needs no check.
+
+PROTOCOL.md, "Delta Log Entries" of "Requirements for Writers", "Add File and Remove File", "Protocol
+Evolution" and "Column Mapping"; checkpoint-protection.md; edge case B14.
 """
 
 from __future__ import annotations
@@ -31,15 +32,14 @@ _PREVIEW = "-preview"
 
 
 def check_table(actions: Actions, context: CommitContext) -> Actions:
-    """Protocol and metadata are a table's, and follow from those before.
+    """Check that protocol and metadata are valid, and that they may follow those before.
 
     Raises:
-        ConstraintViolationError: the first version lacks one of them; the table's id changes; a
-            feature comes into use that the protocol lacks; or the highest column id falls, or the version
-            below which checkpoints are protected.
-        InvalidTableError: the protocol supports less than before, but for the feature of managed commits
-            and those that the commit drops; or protocol, schema, partition columns and properties don't
-            fit together.
+        ConstraintViolationError: the first version lacks one of them; the table's id changes; the metadata
+            start to use a feature that the protocol lacks; or the highest column id, or the version below
+            which checkpoints are protected, decreases.
+        InvalidTableError: the protocol loses a feature other than managed commits and those that the commit
+            drops; or protocol, schema, partition columns and properties contradict each other.
         UnsupportedFeatureError: the engine can't commit to such a table.
     """
     base = context.base
@@ -52,11 +52,11 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
     if not (actions.protocol or actions.metadata):
         return actions
     if base and context.metadata.id != base.metadata.id:
-        # Streams, caches and clones know a table by its id: with another one it is another table.
+        # Streams, caches and clones identify a table by its id.
         raise context.violation(
             f"the table's id changes from {base.metadata.id!r} to {context.metadata.id!r}; keep it"
         )
-    schema_after(context)  # its partition columns are in it
+    schema_after(context)  # checks that the partition columns are in it
     check_metadata(context.protocol, context.metadata, table=context.table)
     if base:
         _check_highest_id(base, context)
@@ -70,38 +70,38 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
 
 
 def _check_highest_id(base: Snapshot, context: CommitContext) -> None:
-    """The highest column id doesn't fall, unless column mapping goes."""
+    """Check that the highest column id doesn't decrease, unless column mapping is turned off."""
     highest = context.properties.column_mapping_max_column_id or 0
     least = base.properties.column_mapping_max_column_id or 0
     mapped = mapping_mode(context.protocol, context.metadata, table=context.table) != "none"
     was_mapped = mapping_mode(base.protocol, base.metadata, table=base.table) != "none"
-    # Where column mapping is off nothing has an id; whoever turns it on again begins anew.
-    goes = was_mapped or "columnMapping" not in context.supported
-    if highest < least and (mapped or not goes):
+    # Without column mapping no column has an id. If it is turned on again, the ids begin again.
+    is_turned_off = was_mapped or "columnMapping" not in context.supported
+    if highest < least and (mapped or not is_turned_off):
         raise context.violation(
-            f"{MAX_COLUMN_ID} falls from {least} to {highest}, and the ids in between would be given "
-            "out again; keep the property"
+            f"{MAX_COLUMN_ID} decreases from {least} to {highest}, so that the ids in between would be "
+            "assigned again; keep the property"
         )
 
 
 def _check_boundary(base: Snapshot, context: CommitContext) -> None:
-    """What protects checkpoints goes on to, unless the feature goes; see checkpoint-protection.md."""
+    """Check that protected checkpoints stay protected, unless the feature is dropped."""
     if PROTECTION not in supported_features(base.protocol) & context.supported:
         return
     boundary = context.properties.require_checkpoint_protection_before_version
     least = base.properties.require_checkpoint_protection_before_version
     if boundary < least:
         raise context.violation(
-            f"{PROTECTION_BOUNDARY} falls from {least} to {boundary}, and the checkpoints in between, "
-            "which hide versions with dropped features, would be unprotected; keep the property"
+            f"{PROTECTION_BOUNDARY} decreases from {least} to {boundary}, so that the checkpoints in "
+            "between, which hide versions with dropped features, would be unprotected; keep the property"
         )
 
 
 def _new_features(metadata: Metadata, context: CommitContext) -> list[str]:
-    """The features that come into use by new metadata without support in the protocol.
+    """The features that new metadata start to use, but that the protocol doesn't support.
 
-    Metadata that used a feature without support before may go on: where a protocol is older than the
-    feature, its properties mean nothing.
+    Metadata that used such a feature before may keep doing so: without the feature in the protocol its
+    properties mean nothing.
     """
     active = _active_features(metadata, context.table)
     if context.files_source is not None:
@@ -111,7 +111,7 @@ def _new_features(metadata: Metadata, context: CommitContext) -> list[str]:
 
 
 def _active_features(metadata: Metadata, table: str) -> set[str]:
-    """The features that metadata uses, a preview under the name of the final feature."""
+    """The features that metadata use. A preview has the name of the final feature."""
     properties = TableProperties(metadata.configuration, table)
     schema = parse_schema(metadata.schema_string, table)
     return {
@@ -122,10 +122,10 @@ def _active_features(metadata: Metadata, table: str) -> set[str]:
 
 
 def check_transactions(actions: Actions, context: CommitContext) -> Actions:
-    """No application has two transaction identifiers.
+    """Check that no application has two transaction identifiers.
 
     Raises:
-        ConstraintViolationError: one has.
+        ConstraintViolationError: an application has two.
     """
     counts = Counter(txn.app_id for txn in actions.transactions)
     app_id, count = next(iter(counts.most_common(1)), ("", 0))
@@ -137,12 +137,12 @@ def check_transactions(actions: Actions, context: CommitContext) -> Actions:
 
 
 def check_files(actions: Actions, context: CommitContext) -> Actions:
-    """No file has two actions of one kind, and none is added and removed as it is.
+    """Check that no file has two actions of one kind, and that none is both added and removed unchanged.
 
-    What that does to the files of the table is seen to by `logical_files`.
+    `logical_files` compares the actions with the table's files.
 
     Raises:
-        ConstraintViolationError: one has or is, or a path is no well-formed URI.
+        ConstraintViolationError: a file breaks a rule, or a path is no well-formed URI.
     """
     kinds: Mapping[str, Sequence[AddFile | RemoveFile | AddCdcFile]] = {
         "add": actions.adds,
@@ -155,14 +155,14 @@ def check_files(actions: Actions, context: CommitContext) -> Actions:
         if len(set(paths)) < len(paths):
             path, count = Counter(paths).most_common(1)[0]
             raise context.violation(
-                f"the file {path!r} has {count} {kind} actions; a commit may hold one"
+                f"the file {path!r} has {count} {kind} actions; a commit may have one"
             )
     removed = {_file_key(file, context) for file in actions.removes}
     for file in actions.adds if removed else ():
         if _file_key(file, context) in removed:
             raise context.violation(
-                f"the file {file.path!r} is added and removed with one deletion vector; a commit may "
-                "do one of them"
+                f"the file {file.path!r} is both added and removed with the same deletion vector; a "
+                "commit may only do one of them"
             )
     return actions
 

@@ -1,15 +1,15 @@
-"""Every value that a commit would write is one that readers of the log can read.
+"""Check that readers of the log can read every value that a commit would write.
 
-The fields of an action are what the caller of a transaction made them, and Python doesn't ask of what
-type. One that has another type than the protocol gives it, or is no 64-bit integer, makes the whole
-table unreadable. So each field is put through the reader that the log's own actions are read by
-(``log_fields`` of `JsonRecord`), which also says what it expected, and must come back as it was.
+The caller of a transaction makes the actions, and Python doesn't check the types of their fields. A value
+of the wrong type, or an integer of more than 64 bits, would make the whole table unreadable. So each value
+goes through the reader for actions of the log (``log_fields`` of `JsonRecord`), and must come back
+unchanged.
 
-A commit may add a hundred thousand files, so that not each value is judged: values of one type are
-judged alike, of integers by the least and the greatest. Only if something is wrong are the actions gone
-through one by one, for the one to name.
+A commit may add a hundred thousand files. So not every value is checked: one value stands for all of its
+type, and the least and the greatest integer for all integers. Only if something is wrong are the actions
+checked one by one, to name the wrong one.
 
-Spec: PROTOCOL.md, "Actions".
+PROTOCOL.md, "Actions".
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ __all__ = ["check_values"]
 
 _SCALARS = frozenset({str, bool, type(None)})
 _FEW = 64
-"""So few texts are sooner read one by one than handed to Arrow."""
+"""Up to so many texts are faster to parse one by one than with Arrow."""
 
 _NUM_RECORDS = pa.struct([("numRecords", pa.int64())])
 
 
 def check_values(actions: Actions, context: CommitContext) -> Actions:
-    """Each field of each action has a value of the type and the range that the protocol gives it.
+    """Check the type and the range of each field of each action.
 
     Raises:
-        ConstraintViolationError: one hasn't, or lacks a value that it must have; a path is empty; or
-            statistics are no JSON object.
+        ConstraintViolationError: a value has the wrong type or range; a required value is missing; a path
+            is empty; or statistics are no JSON object.
     """
     kinds: tuple[tuple[str, type[JsonRecord], Sequence[JsonRecord]], ...] = (
         ("protocol", Protocol, (actions.protocol,) if actions.protocol is not None else ()),
@@ -70,7 +70,7 @@ def check_values(actions: Actions, context: CommitContext) -> Actions:
     for kind, files in (("add", actions.adds), ("remove", actions.removes), ("cdc", actions.cdc)):
         if not all(file.path for file in files):
             raise context.violation(f"{kind}.path: expected the path of a file, found ''")
-    # Not those of removes: a file can be taken away as it stands in the log, whatever that says.
+    # Not those of removes: a file must be removable as the log has it, even with bad statistics.
     _check_statistics(actions.adds, context)
     return actions
 
@@ -86,7 +86,7 @@ def _check_type(
 
 
 def _are_sound(table: Mapping[str, JsonField], records: Sequence[Any]) -> bool:
-    """Whether the log can hold all fields of all records."""
+    """Whether readers can read all fields of all records."""
     for name, field in table.items() if records else ():
         values: list[Any] = list(map(attrgetter(name), records))
         kinds = set(map(type, values))
@@ -105,7 +105,7 @@ def _samples(kind: type, values: Sequence[Any]) -> Iterator[Any]:
         yield min(values)
         yield max(values)
     elif kind in _SCALARS or issubclass(kind, JsonRecord):
-        # Of a record the fields are judged afterwards, each for all.
+        # The fields of nested records are checked afterwards, each for all records.
         yield values[0]
     elif issubclass(kind, Mapping):
         yield {}
@@ -118,7 +118,7 @@ def _samples(kind: type, values: Sequence[Any]) -> Iterator[Any]:
 
 
 def _problem(field: JsonField, value: Any, where: str = "") -> str | None:
-    """What is wrong with the value of a field; None where the log can hold it."""
+    """What is wrong with the value of a field; None if readers can read it."""
     try:
         written = value if value is None or field.write is None else field.write(value)
         read = field.read({field.key: written}, field.key, where)
@@ -127,7 +127,7 @@ def _problem(field: JsonField, value: Any, where: str = "") -> str | None:
     except (AttributeError, TypeError, ValueError):
         found = f"the {type(value).__name__} {value!r}"
         return f"{where}.{field.key}: expected a value of the field's own type, found {found}"
-    # Absent values may be read as what they stand for.
+    # A missing value may be read as its default.
     texts = not isinstance(value, Mapping) or all(type(key) is str for key in value)
     if texts and (value is None or read == value):
         return None
@@ -135,9 +135,9 @@ def _problem(field: JsonField, value: Any, where: str = "") -> str | None:
 
 
 def _first_problem(kind: str, records: Sequence[JsonRecord]) -> str:
-    """The message about the first record that isn't sound."""
+    """The message about the first record with a wrong value."""
     for record in records:
-        # The name of the thing is the first field of every action but protocol.
+        # The first field identifies the action, except that of protocol.
         named = getattr(record, next(iter(record.log_fields)))
         for name, field in record.log_fields.items():
             value = getattr(record, name)
@@ -148,19 +148,19 @@ def _first_problem(kind: str, records: Sequence[JsonRecord]) -> str:
 
 
 def _check_statistics(files: Sequence[AddFile], context: CommitContext) -> None:
-    # An empty text is how some writers say that there are none.
-    told = [file for file in files if file.stats]
-    texts = [file.stats or "" for file in told]
-    found = _first_without_object(texts)
-    if found is not None:
+    # Some writers write an empty text if there are no statistics.
+    with_statistics = [file for file in files if file.stats]
+    texts = [file.stats or "" for file in with_statistics]
+    index = _find_no_object(texts)
+    if index is not None:
         raise context.violation(
-            f"add.stats of the file {told[found].path!r}: expected a JSON object, found "
-            f"{texts[found]!r}"
+            f"add.stats of the file {with_statistics[index].path!r}: expected a JSON object, found "
+            f"{texts[index]!r}"
         )
 
 
-def _first_without_object(texts: Sequence[str]) -> int | None:
-    """The place of the first text that is no JSON object in Unicode."""
+def _find_no_object(texts: Sequence[str]) -> int | None:
+    """The index of the first text that is no JSON object in Unicode; None if all are."""
     if len(texts) <= _FEW:
         return next((n for n, text in enumerate(texts) if not _is_object(text)), None)
     try:
@@ -170,8 +170,8 @@ def _first_without_object(texts: Sequence[str]) -> int | None:
     parsed = parse_stats(column, _NUM_RECORDS)
     if not parsed.null_count:
         return None
-    place: int = parsed.is_null().index(scalar_of(True, pa.bool_())).as_py()
-    return place
+    index: int = parsed.is_null().index(scalar_of(True, pa.bool_())).as_py()
+    return index
 
 
 def _is_object(text: str) -> bool:

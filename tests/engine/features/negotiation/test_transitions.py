@@ -148,9 +148,9 @@ V2 = {"delta.enableIcebergCompatV2": "true"}
 def test_what_a_change_demands_of_the_files(
     old: Metadata, new: Metadata, condition: Condition, reason: str
 ) -> None:
-    (demand,) = find_requirements((ALL, old), (ALL, new), table="tbl")
-    assert demand.condition is condition
-    assert reason in demand.reason
+    (requirement,) = find_requirements((ALL, old), (ALL, new), table="tbl")
+    assert requirement.condition is condition
+    assert reason in requirement.reason
     assert find_requirements((ALL, new), (ALL, new), table="tbl") == ()
 
 
@@ -181,8 +181,8 @@ def test_a_column_with_a_rule_may_be_mapped_and_renamed() -> None:
     later = replace(after, schema_string=schema_to_json(renamed))
     assert find_requirements((ALL, after), (ALL, later), table="tbl") == ()
     other = replace(before, schema_string=schema_to_json(renamed))
-    (demand,) = find_requirements((ALL, before), (ALL, other), table="tbl")
-    assert "column z" in demand.reason
+    (requirement,) = find_requirements((ALL, before), (ALL, other), table="tbl")
+    assert "column z" in requirement.reason
 
 
 def of_fields(*fields: StructField, **options: Any) -> Metadata:
@@ -228,13 +228,15 @@ def array_of(data_type: DataType, *, nulls: bool = True) -> ArrayType:
         ),
     ],
 )
-def test_a_place_that_was_null_or_missing_holds_values_only_without_files(
+def test_not_null_requires_that_there_are_no_files(
     old: list[StructField], new: list[StructField], named: list[str]
 ) -> None:
     made = find_requirements((ALL, of_fields(*old)), (ALL, of_fields(*new)), table="tbl")
-    assert all(demand.condition is Condition.CHECKED_ROWS for demand in made)
-    told = [demand.reason.split("NOT NULL of the column ")[1].split(";")[0] for demand in made]
-    assert told == named
+    assert all(requirement.condition is Condition.CHECKED_ROWS for requirement in made)
+    found = [
+        requirement.reason.split("NOT NULL of the column ")[1].split(";")[0] for requirement in made
+    ]
+    assert found == named
 
 
 BY_NAME = {"delta.columnMapping.mode": "name"}
@@ -260,18 +262,18 @@ def test_a_column_that_is_renamed_is_still_partitioned_by_and_not_null() -> None
     )
     assert find_requirements((ALL, before), (ALL, renamed), table="tbl") == ()
     other = replace(renamed, partition_columns=("a",))
-    (demand,) = find_requirements((ALL, before), (ALL, other), table="tbl")
-    assert "the files are partitioned by ['a']" in demand.reason
+    (requirement,) = find_requirements((ALL, before), (ALL, other), table="tbl")
+    assert "the files are partitioned by ['a']" in requirement.reason
 
 
 def test_partition_columns_keep_their_order() -> None:
     fields = null("a"), null("b")
     before, after = (of_fields(*fields, partition_columns=tuple(by)) for by in ("ab", "ba"))
-    (demand,) = find_requirements((ALL, before), (ALL, after), table="tbl")
-    assert "partitioned by ['a', 'b']" in demand.reason
+    (requirement,) = find_requirements((ALL, before), (ALL, after), table="tbl")
+    assert "partitioned by ['a', 'b']" in requirement.reason
 
 
-def test_a_partition_column_that_is_not_there_is_told() -> None:
+def test_a_missing_partition_column_is_refused() -> None:
     parted = of_fields(null("a"), partition_columns=("b",))
     with pytest.raises(InvalidTableError, match=r"partition columns are \['b'\].* columns a"):
         find_requirements((ALL, parted), (ALL, parted), table="tbl")
@@ -285,5 +287,5 @@ def test_taking_a_rule_away_demands_nothing() -> None:
 def test_a_feature_that_the_protocol_gets_later_counts_from_then_on() -> None:
     """The property was there before; nobody had to heed it."""
     table = metadata({"delta.enableRowTracking": "true"})
-    (demand,) = find_requirements((Protocol(1, 2), table), (ALL, table), table="tbl")
-    assert demand.condition is Condition.ROW_IDS
+    (requirement,) = find_requirements((Protocol(1, 2), table), (ALL, table), table="tbl")
+    assert requirement.condition is Condition.ROW_IDS

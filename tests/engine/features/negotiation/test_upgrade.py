@@ -138,9 +138,7 @@ def test_the_protocol_grows_by_what_metadata_need(
         ({"checkConstraints"}, Protocol(1, 3)),
     ],
 )
-def test_a_feature_that_is_asked_for_brings_what_it_requires(
-    requested: set[str], after: Protocol
-) -> None:
+def test_a_requested_feature_brings_what_it_requires(requested: set[str], after: Protocol) -> None:
     made = upgrade_protocol(Protocol(1, 2), metadata(), requested=frozenset(requested), table="tbl")
     assert made == after
 

@@ -100,7 +100,7 @@ def test_column_mapping_beside_a_reader_feature_is_listed_for_both() -> None:
     assert new(both) == listed(readers=("columnMapping", "deletionVectors"))
 
 
-def test_features_can_be_asked_for_by_name_in_any_case() -> None:
+def test_features_can_be_requested_by_name_in_any_case() -> None:
     requested = {
         "delta.feature.DELETIONVECTORS": "Supported",
         "delta.feature.domainMetadata": "enabled",
@@ -127,15 +127,13 @@ def test_a_legacy_feature_by_name_needs_no_list() -> None:
         (("3", None), Protocol(3, 7, frozenset(), frozenset())),
     ],
 )
-def test_versions_that_are_asked_for(
-    versions: tuple[str | None, str | None], expected: Protocol
-) -> None:
+def test_requested_versions(versions: tuple[str | None, str | None], expected: Protocol) -> None:
     keys = ("delta.minReaderVersion", "delta.minWriterVersion")
     requested = {key: value for key, value in zip(keys, versions, strict=True) if value is not None}
     assert new(requested) == expected
 
 
-def test_lists_keep_what_a_version_that_is_asked_for_promises() -> None:
+def test_lists_keep_what_a_requested_version_implies() -> None:
     protocol = new({"delta.minWriterVersion": "3", "delta.enableInCommitTimestamps": "true"})
     assert protocol == listed("appendOnly", "invariants", "checkConstraints", "inCommitTimestamp")
     protocol = new({"delta.minReaderVersion": "2", "delta.minWriterVersion": "7"})
@@ -175,8 +173,8 @@ def test_nonsense_is_refused(properties: dict[str, str], message: str) -> None:
     ("properties", "message"),
     [
         ({"delta.feature.shinyNew": "supported"}, "doesn't know the feature 'shinyNew'"),
-        ({"delta.minReaderVersion": "4"}, "asks for version 4, the engine has 3"),
-        ({"delta.minWriterVersion": "8"}, "asks for version 8, the engine has 7"),
+        ({"delta.minReaderVersion": "4"}, "requests version 4, but the engine has 3"),
+        ({"delta.minWriterVersion": "8"}, "requests version 8, but the engine has 7"),
         ({"delta.enableIcebergCompatV3": "true"}, "icebergCompatV3"),
         ({"delta.enableVariantShredding": "true"}, "variantShredding"),
         ({"delta.feature.catalogManaged": "supported"}, "catalogManaged"),
@@ -213,7 +211,7 @@ def test_a_malformed_property_is_refused_whatever_it_is_for(key: str, value: str
 @pytest.mark.parametrize("name", ["Version", "Timestamp"])
 def test_where_in_commit_timestamps_begin_is_not_for_users_to_say(name: str) -> None:
     key = f"delta.inCommitTimestampEnablement{name}"
-    with pytest.raises(InvalidArgumentError, match=f"{key}.*leave it out"):
+    with pytest.raises(InvalidArgumentError, match=f"{key}.*omit it"):
         new({"delta.enableInCommitTimestamps": "true", key: "5"})
 
 
@@ -290,7 +288,9 @@ def test_columns_without_a_name_are_refused_at_any_depth(mode: str) -> None:
     nameless = StructType((StructField("", INTEGER),))
     nested = StructType((*SCHEMA, StructField("l", ArrayType(nameless))))
     for schema, path in ((nameless, ("",)), (nested, ("l", "element", ""))):
-        with pytest.raises(InvalidTableError, match=re.escape(f"empty name, {path}")):
+        with pytest.raises(
+            InvalidTableError, match=re.escape(f"the column at {path} has an empty name")
+        ):
             made({"delta.columnMapping.mode": mode}, schema)
 
 
@@ -440,7 +440,7 @@ def test_not_null_counts_as_an_invariant_as_for_the_reference() -> None:
         (
             StructField("a", LONG, metadata={"delta.generationExpression": "b"}),
             {},
-            "a generation expression as well",
+            "also has a generation expression",
         ),
         (StructField("a", LONG, metadata={"delta.identity.step": 0}), {}, "step other than 0"),
     ],
@@ -503,13 +503,13 @@ def test_a_table_with_a_commit_owner_gets_what_that_needs() -> None:
     owner, conf = "delta.managedCommit.commitOwner", "delta.managedCommit.commitOwnerConf"
     table = made({owner.lower(): "sql", conf: '{"backfill": "10"}'})
     assert table.protocol == listed("inCommitTimestamp", "managedCommit")
-    told = json.loads(table.configuration.pop(conf))
-    assert told.pop("tableId")
-    assert told == {"backfill": "10"}
+    stored = json.loads(table.configuration.pop(conf))
+    assert stored.pop("tableId")
+    assert stored == {"backfill": "10"}
     assert table.configuration == {owner: "sql", "delta.enableInCommitTimestamps": "true"}
 
 
 def test_a_table_with_a_commit_owner_can_not_bring_an_id() -> None:
     owner, conf = "delta.managedCommit.commitOwner", "delta.managedCommit.commitOwnerConf"
-    with pytest.raises(InvalidArgumentError, match="brings tableId='x'"):
+    with pytest.raises(InvalidArgumentError, match="contains tableId='x'"):
         made({owner: "sql", conf: '{"tableId": "x"}'})

@@ -80,7 +80,7 @@ def test_properties_come_and_go_and_nothing_else_changes() -> None:
 @pytest.mark.parametrize(
     ("listed", "problem"),
     [
-        ("nope", "'nope' is no column of the table; those to choose from are a, s"),
+        ("nope", "'nope' is no column of the table; possible columns are a, s"),
         ("a.b", "'a.b' is no column"),
         ("a, s", "'s' is of the type array<.*>, which has no least and greatest values"),
         ("a,A", "'A' is listed twice"),
@@ -209,7 +209,7 @@ def test_nonsense_about_the_protocol_is_refused() -> None:
         change(metadata(), {"delta.feature.rowTracking": "yes"})
     with pytest.raises(UnsupportedFeatureError, match="doesn't know the feature 'shinyNew'"):
         change(metadata(), {"delta.feature.shinyNew": "supported"})
-    with pytest.raises(UnsupportedFeatureError, match="asks for version 8"):
+    with pytest.raises(UnsupportedFeatureError, match="requests version 8"):
         change(metadata(), {"delta.minWriterVersion": "8"})
 
 

@@ -190,7 +190,7 @@ def test_column_mapping_is_turned_off_with_all_files_only(tmp_path: Path) -> Non
         ConstraintViolationError, match=r"1 files are otherwise, such as 'b\.parquet'"
     ):
         transaction.commit()
-    with pytest.raises(InvalidArgumentError, match=r"by DeltaTable\.drop_feature"):
+    with pytest.raises(InvalidArgumentError, match=r"with DeltaTable\.drop_feature"):
         delta.alter.set_properties({"delta.columnMapping.mode": "none"})
 
 

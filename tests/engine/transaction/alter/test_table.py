@@ -149,7 +149,7 @@ def test_columns_that_were_there_keep_their_names_in_files(tmp_path: Path) -> No
     assert physical["id"].startswith("col-")
 
 
-def test_a_partition_column_is_renamed_with_its_files_in_place(tmp_path: Path) -> None:
+def test_a_partition_column_is_renamed_without_new_files(tmp_path: Path) -> None:
     table = create(tmp_path, MAPPED, partition_by=["part"])
     physical = physical_name(table.snapshot().schema.fields[1], "name")
     append(table, **{physical: "a"})
@@ -196,13 +196,15 @@ def test_clustering_columns_keep_their_statistics(tmp_path: Path) -> None:
         lambda: table.alter.set_properties({LISTED: "id"}),
     ]
     for alter in refused:
-        with pytest.raises(InvalidArgumentError, match=r"clustered by s\.x, of which no") as caught:
+        with pytest.raises(
+            InvalidArgumentError, match=r"clustered by s\.x, which would get no"
+        ) as caught:
             alter()
         assert caught.value.table == str(tmp_path)
     # In whatever case, and for all that is in a struct.
     table.alter.rename_column(["s", "x"], "z")
     table.alter.set_properties({LISTED: "ID, S.Z", INDEXED: "0"})
-    with pytest.raises(InvalidArgumentError, match=r"clustered by s\.z, of which no"):
+    with pytest.raises(InvalidArgumentError, match=r"clustered by s\.z, which would get no"):
         table.alter.unset_properties([LISTED])
     table.alter.unset_properties([LISTED, INDEXED])
     table.alter.cluster_by([])
@@ -214,7 +216,7 @@ def test_clustering_columns_that_had_no_statistics_do_not_stop_a_change(tmp_path
     table = create(tmp_path, cluster_by=["id", "part"])
     as_others_leave_it(tmp_path, {INDEXED: "0"})
     table.alter.set_properties({INDEXED: "1"})
-    with pytest.raises(InvalidArgumentError, match="clustered by id, of which no"):
+    with pytest.raises(InvalidArgumentError, match="clustered by id, which would get no"):
         table.alter.set_properties({LISTED: "part"})
     table.alter.set_properties({LISTED: "part,id"})
 
@@ -256,7 +258,7 @@ def test_a_mode_of_column_mapping_that_nobody_heeds_stays_without_effect(tmp_pat
     assert "columnMapping" not in supported_features(table.snapshot().protocol)
     domain = json.loads(table.snapshot().domains["delta.clustering"].configuration)
     assert domain["clusteringColumns"] == [["id"]]
-    # Whoever wants it gets it, by the names that the files have.
+    # A user may request it. The files keep their names.
     table.alter.set_properties(MAPPED)
     snapshot = table.snapshot()
     assert [physical_name(field, "name") for field in snapshot.schema] == [*snapshot.schema.names]
@@ -430,7 +432,7 @@ def test_files_from_before_row_tracking_get_their_ids_by_being_added_once_more(
     append(table)
     on = {"delta.enableRowTracking": "true"}
     with pytest.raises(
-        ConstraintViolationError, match="row ids; add the feature rowTracking first"
+        ConstraintViolationError, match="row ids; first add the feature rowTracking"
     ):
         table.alter.set_properties(on)
     table.alter.add_feature("rowTracking")
@@ -495,7 +497,7 @@ def test_a_feature_alone_leaves_the_metadata_alone(tmp_path: Path) -> None:
     table.alter.add_feature("rowTracking")
     assert actions(tmp_path, 1).keys() == {"commitInfo", "protocol"}
     assert {"rowTracking", "domainMetadata"} <= supported_features(table.snapshot().protocol)
-    # It is there: a commit, as the history of what was asked for, that changes nothing.
+    # It is there: a commit, which records the request in the history and changes nothing.
     table.alter.add_feature("rowTracking")
     assert actions(tmp_path, 2).keys() == {"commitInfo", "metaData"}
 
@@ -533,7 +535,7 @@ def test_iceberg_compatibility_gets_ids_of_what_is_in_new_columns(tmp_path: Path
     table.alter.change_type("id", LONG)
 
 
-def test_the_preview_of_type_widening_is_told_the_version(tmp_path: Path) -> None:
+def test_the_preview_of_type_widening_records_the_version(tmp_path: Path) -> None:
     table = create(tmp_path, {"delta.feature.typeWidening-preview": "supported", **WIDENING})
     table.alter.set_comment("id", "c")
     table.alter.change_type("id", LONG)
@@ -550,17 +552,21 @@ REFUSED: list[tuple[Callable[[TableAlteration], CommitResult], type[DeltaError],
     (lambda a: a.drop_columns([]), InvalidArgumentError, "expected a list of columns"),
     (lambda a: a.add_columns([StructField("a b", LONG)]), InvalidTableError, "'a b'.*to name"),
     (lambda a: a.add_columns([StructField("PART", LONG)]), InvalidArgumentError, "such a column"),
-    (lambda a: a.add_columns([NEW], after="x"), InvalidArgumentError, "one of the neighbours"),
+    (
+        lambda a: a.add_columns([NEW], after="x"),
+        InvalidArgumentError,
+        "a column of the same struct",
+    ),
     (lambda a: a.add_columns([NEW], inside="nope"), InvalidArgumentError, "no column nope"),
     (lambda a: a.add_columns([StructField("v", VARIANT)]), UnsupportedFeatureError, "variantType"),
     (lambda a: a.change_type("id", LONG), InvalidArgumentError, "type widening isn't enabled"),
-    (lambda a: a.move_column("id"), InvalidArgumentError, "where shall 'id' go"),
+    (lambda a: a.move_column("id"), InvalidArgumentError, "'id' can't be moved without a position"),
     (lambda a: a.set_properties({}), InvalidArgumentError, "no properties to set"),
     (lambda a: a.set_properties({"delta.nope": "1"}), InvalidArgumentError, "no table property"),
     (
         lambda a: a.set_properties({"delta.constraints.c": "id > 0"}),
         InvalidArgumentError,
-        "operations of their own",
+        "other operations add and drop constraints",
     ),
     (lambda a: a.unset_properties(["x"]), InvalidArgumentError, "no properties"),
     (lambda a: a.unset_properties("x"), InvalidArgumentError, "expected a list"),
@@ -614,8 +620,10 @@ def test_a_constraint_has_one_name_in_any_case(tmp_path: Path) -> None:
     table.alter.drop_constraint("fEw")
     table.alter.drop_constraint("few", if_exists=True)
     table.alter.rename_column("id", "x")
-    told = [actions(tmp_path, version)["commitInfo"]["operationParameters"] for version in (2, 3)]
-    assert told == [
+    recorded = [
+        actions(tmp_path, version)["commitInfo"]["operationParameters"] for version in (2, 3)
+    ]
+    assert recorded == [
         {"name": "fEw", "expr": "id < 9", "existed": "true"},
         {"name": "few", "existed": "false"},
     ]
@@ -643,7 +651,7 @@ def test_a_date_becomes_a_timestamp_with_its_feature(tmp_path: Path) -> None:
     assert "timestampNtz" in supported_features(snapshot.protocol)
 
 
-def test_the_page_tells_what_happens(
+def test_the_page_describes_what_happens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -73,7 +73,7 @@ def tombstone(path: str, **fields: Any) -> RemoveFile:
 
 
 def counted(records: int) -> str:
-    """Statistics that tell nothing but how many records there are."""
+    """Statistics with nothing but the number of records."""
     return json.dumps({"numRecords": records})
 
 
@@ -118,7 +118,7 @@ def first_attempt(
 
 
 def write(root: Path, prepared: Prepared) -> dict[str, list[dict[str, Any]]]:
-    """Write what was prepared, and tell its actions by kind."""
+    """Write what was prepared, and return its actions by kind."""
     context = prepared.context
     info = {"operation": "X", "timestamp": context.timestamp_ms}
     if context.properties.in_commit_timestamps_enabled:

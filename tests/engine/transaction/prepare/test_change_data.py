@@ -125,14 +125,16 @@ def test_a_deletion_vector_that_grows_deletes_rows(
         attempt(tmp_path, **actions, cdc=(CHANGES,))
 
 
-def test_readers_are_told_just_the_rows_that_such_a_commit_deletes(tmp_path: Path) -> None:
+def test_readers_of_changes_see_just_the_rows_that_such_a_commit_deletes(tmp_path: Path) -> None:
     masked_table(tmp_path, SMALL)
     write(tmp_path, attempt(tmp_path, **pair(SMALL, LARGE)))
     changes = DeltaTable(str(tmp_path)).changes(1, 1).files.to_pylist()
     vectors = ("selectionVector", "deletionVector")
-    told = {c["_change_type"]: [c[name]["cardinality"] for name in vectors] for c in changes}
+    cardinalities = {
+        c["_change_type"]: [c[name]["cardinality"] for name in vectors] for c in changes
+    }
     # Those that are in the new vector and not in the old one; the other way round there are none.
-    assert told == {"delete": [7, 5], "insert": [5, 7]}
+    assert cardinalities == {"delete": [7, 5], "insert": [5, 7]}
 
 
 @pytest.mark.parametrize(

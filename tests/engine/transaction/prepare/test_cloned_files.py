@@ -1,4 +1,4 @@
-"""A commit that says that it makes a clone leaves just the files that were told."""
+"""A commit that makes a clone leaves just the listed files."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def commit(
         if table.exists()
         else OptimisticTransaction(table.storage, None, "CLONE")
     )
-    told = keys_of_files(files if keys is None else keys, table=table.storage.root)
-    transaction.declare(CloneVersion(version, told))
+    listed = keys_of_files(files if keys is None else keys, table=table.storage.root)
+    transaction.declare(CloneVersion(version, listed))
     transaction.set_protocol(version.protocol)
     if transaction.snapshot is None:
         transaction.set_metadata(version.metadata)
@@ -62,10 +62,18 @@ def test_the_copies_are_the_table(source: DeltaTable, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "keys", "found"),
     [
-        (COPIES[:1], COPIES, "leaves 0 that are none of its 2 copies, and 1 too few"),
-        ((*COPIES, file("x")), COPIES, "leaves 1 that are none of its 2 copies, and 0 too few"),
-        ((COPIES[0], file("c/b")), COPIES, "leaves 1 that are none of its 2 copies, and 1 too few"),
-        (COPIES[:1], COPIES[:1], "which has 2 files, and leaves 0 that are none of its 1 copies"),
+        (COPIES[:1], COPIES, "of the 2 copies, 1 would be missing, and 0 other files"),
+        ((*COPIES, file("x")), COPIES, "of the 2 copies, 0 would be missing, and 1 other files"),
+        (
+            (COPIES[0], file("c/b")),
+            COPIES,
+            "of the 2 copies, 1 would be missing, and 1 other files",
+        ),
+        (
+            COPIES[:1],
+            COPIES[:1],
+            "which has 2 files; of the 1 copies, 0 would be missing, and 0 other",
+        ),
     ],
 )
 def test_nothing_else_is(
@@ -77,11 +85,13 @@ def test_nothing_else_is(
 
 def test_files_that_stay_are_held_to_it(source: DeltaTable, tmp_path: Path) -> None:
     commit(source, tmp_path / "t", COPIES)
-    with pytest.raises(ConstraintViolationError, match="leaves 1 that are none of its 2 copies"):
+    with pytest.raises(
+        ConstraintViolationError, match="of the 2 copies, 0 would be missing, and 1 other"
+    ):
         commit(source, tmp_path / "t", (file("d/a"),), keys=(file("d/a"), COPIES[1]))
 
 
-def test_other_commits_are_not_asked(source: DeltaTable) -> None:
+def test_other_commits_are_not_checked(source: DeltaTable) -> None:
     from airflow_delta.engine.transaction.context import CommitContext
     from airflow_delta.engine.transaction.prepare.cloned_files import check_cloned_files
 
@@ -94,8 +104,8 @@ def test_other_commits_are_not_asked(source: DeltaTable) -> None:
 
 def test_an_append_only_clone_follows_its_source(tmp_path: Path) -> None:
     """Which may have put its rows into other files."""
-    told = metadata(configuration={"delta.appendOnly": "true"})
-    write_commit(tmp_path / "s", 0, protocol("appendOnly"), told, add("a", stats=counted(1)))
+    listed = metadata(configuration={"delta.appendOnly": "true"})
+    write_commit(tmp_path / "s", 0, protocol("appendOnly"), listed, add("a", stats=counted(1)))
     source = DeltaTable(str(tmp_path / "s"))
     commit(source, tmp_path / "t", (file("c/a"),))
     commit(source, tmp_path / "t", (file("d/a"),), removes=(tombstone("c/a"),))

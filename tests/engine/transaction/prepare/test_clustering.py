@@ -25,10 +25,10 @@ FEATURES = ("clustering", "domainMetadata")
 
 def statistics(nulls: Any = 0, *, records: int | None = 3, **bounds: Any) -> str:
     """Statistics of the column ``s.x``."""
-    told: dict[str, Any] = {} if records is None else {"numRecords": records}
+    recorded: dict[str, Any] = {} if records is None else {"numRecords": records}
     if nulls is not None:
-        told["nullCount"] = {"s": {"x": nulls}}
-    return json.dumps({**told, **{name: {"s": {"x": bound}} for name, bound in bounds.items()}})
+        recorded["nullCount"] = {"s": {"x": nulls}}
+    return json.dumps({**recorded, **{name: {"s": {"x": bound}} for name, bound in bounds.items()}})
 
 
 def nested_table(root: Path, *actions: dict[str, Any], type_: str = "long") -> Path:
@@ -74,18 +74,18 @@ def test_of_a_file_without_records_there_is_nothing_to_tell(tmp_path: Path) -> N
     nested_table(tmp_path / "later", add("empty", stats='{"numRecords":0}'))
     changed = {"delta.clustering": clustering_domain([("s", "x")])}
     attempt(tmp_path / "later", domains=changed)
-    nested_table(tmp_path / "untold", add("untold"))
-    with pytest.raises(ConstraintViolationError, match="'untold' lack nullCount"):
-        attempt(tmp_path / "untold", domains=changed)
+    nested_table(tmp_path / "missing", add("missing"))
+    with pytest.raises(ConstraintViolationError, match="'missing' lack nullCount"):
+        attempt(tmp_path / "missing", domains=changed)
 
 
 def test_statistics_that_only_some_readers_take_for_json_are_none(tmp_path: Path) -> None:
     nested_table(tmp_path, by(["s", "x"]))
-    told = statistics(minValues=1, maxValues=2)
-    files = [file(f"f{number}", stats=told) for number in range(70)]
+    recorded = statistics(minValues=1, maxValues=2)
+    files = [file(f"f{number}", stats=recorded) for number in range(70)]
     attempt(tmp_path, adds=tuple(files))
-    odd = file("odd", stats=f'{told[:-1]},"x":Inf}}')
-    with pytest.raises(ConstraintViolationError, match=r"'odd' are no JSON|'odd': expected a JSON"):
+    odd = file("odd", stats=f'{recorded[:-1]},"x":Inf}}')
+    with pytest.raises(ConstraintViolationError, match=r"'odd' aren't JSON|'odd': expected a JSON"):
         attempt(tmp_path, adds=(*files, odd))
 
 
@@ -105,15 +105,18 @@ def test_a_file_keeps_the_name_of_what_clustered_it(tmp_path: Path) -> None:
 
 
 def test_new_clustering_columns_need_statistics_of_all_files(tmp_path: Path) -> None:
-    told, untold = add("told", stats=statistics(**BOUNDS)), add("untold", stats='{"numRecords":3}')
-    nested_table(tmp_path, told, untold)
+    recorded, missing = (
+        add("recorded", stats=statistics(**BOUNDS)),
+        add("missing", stats='{"numRecords":3}'),
+    )
+    nested_table(tmp_path, recorded, missing)
     domain = clustering_domain([("s", "x")])
     changed = {"delta.clustering": domain}
-    with pytest.raises(ConstraintViolationError, match="'untold' lack nullCount"):
+    with pytest.raises(ConstraintViolationError, match="'missing' lack nullCount"):
         attempt(tmp_path, domains=changed)
-    again = file("untold", stats=statistics(**BOUNDS), data_change=False)
+    again = file("missing", stats=statistics(**BOUNDS), data_change=False)
     attempt(tmp_path, domains=changed, adds=(again,))
-    attempt(tmp_path, domains=changed, removes=(tombstone("untold"),))
+    attempt(tmp_path, domains=changed, removes=(tombstone("missing"),))
 
 
 def test_columns_that_are_no_longer_clustered_by_need_no_statistics(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_deletion_vector_comes_with_the_number_of_records(
     tmp_path: Path, stats: str | None
 ) -> None:
     table(tmp_path, ("deletionVectors",), configuration=ON)
-    with pytest.raises(ConstraintViolationError, match="don't tell numRecords"):
+    with pytest.raises(ConstraintViolationError, match="lack numRecords"):
         attempt(tmp_path, adds=(file(deletion_vector=VECTOR, stats=stats),))
     attempt(tmp_path, adds=(file(deletion_vector=VECTOR, stats=counted(30)),))
 

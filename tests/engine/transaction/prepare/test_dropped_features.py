@@ -44,7 +44,7 @@ def test_a_file_with_the_path_of_a_removed_one_with_a_vector(tmp_path: Path, spe
         add(f"{tmp_path}/f.parquet" if ":" in spelling else "f.parquet"),
         gone,
     )
-    with pytest.raises(ConstraintViolationError, match="deletionVectors, and 1 data files need it"):
+    with pytest.raises(ConstraintViolationError, match="deletionVectors, but 1 data files need it"):
         drop_vectors(tmp_path)
 
 

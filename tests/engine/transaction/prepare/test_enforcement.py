@@ -119,14 +119,16 @@ def without_nulls() -> dict[str, Any]:
         (None, None),
     ],
 )
-def test_statistics_that_tell_of_nulls_count(
+def test_statistics_that_show_nulls_are_refused(
     tmp_path: Path, stats: str | None, column: str | None
 ) -> None:
     table(tmp_path, ("invariants",), schema=without_nulls())
     if column is None:
         attempt(tmp_path, adds=(file(stats=stats),))
     else:
-        with pytest.raises(ConstraintViolationError, match=f"nulls in the column {column}, by its"):
+        with pytest.raises(
+            ConstraintViolationError, match=f"nulls in the column {column}, which is"
+        ):
             attempt(tmp_path, adds=(file(stats=stats),))
 
 

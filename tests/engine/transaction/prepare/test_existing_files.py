@@ -70,9 +70,9 @@ MAPPING = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId"
 def columns(root: Path, **changes: Any) -> Metadata:
     """The table's metadata with another schema: a change is made to the first column."""
     current = DeltaTable(str(root)).snapshot().metadata
-    told = json.loads(current.schema_string or "")
-    told["fields"][0] |= changes
-    return replace(current, schema_string=json.dumps(told))
+    schema_json = json.loads(current.schema_string or "")
+    schema_json["fields"][0] |= changes
+    return replace(current, schema_string=json.dumps(schema_json))
 
 
 def refused_with_files(root: Path, metadata: Metadata, match: str) -> None:
@@ -146,7 +146,7 @@ def test_a_mapped_column_keeps_its_physical_name_and_its_id(
         if fits:
             attempt(tmp_path, metadata=changed)
         else:
-            refused_with_files(tmp_path, changed, "its physical name or its id changes")
+            refused_with_files(tmp_path, changed, "the physical name or the id of a column changes")
 
 
 @pytest.mark.parametrize(("physical", "fits"), [("c", True), ("other", False)])
@@ -159,7 +159,7 @@ def test_a_column_goes_on_by_its_name_when_mapping_is_turned_on(
     if fits:
         attempt(tmp_path, metadata=changed)
     else:
-        refused_with_files(tmp_path, changed, "the physical name c, and")
+        refused_with_files(tmp_path, changed, "the physical name c; a column")
 
 
 def test_not_null_needs_files_that_were_checked(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_entries_that_readers_fail_at_are_refused_at_any_depth(
     features = ["allowColumnDefaults", "generatedColumns", "invariants", "identityColumns"]
     asked = {f"delta.feature.{name}": "supported" for name in features}
     table = DeltaTable.create(str(tmp_path), PLAIN, properties=asked)
-    problem = rf"the column m\.value\.element\.x has '{key}': .* look for {expected}"
+    problem = rf"the column m\.value\.element\.x has '{key}': .* expect {expected}"
     with pytest.raises(ConstraintViolationError, match=problem) as caught:
         set_schema(table, nested({key: value}))
     assert caught.value.table == str(tmp_path)
@@ -80,7 +80,7 @@ def test_a_new_table_and_a_new_column_get_none(tmp_path: Path) -> None:
     assert table.latest_version() == 0
 
 
-def test_those_that_are_there_are_mended_one_by_one(tmp_path: Path) -> None:
+def test_existing_bad_entries_can_be_corrected_one_by_one(tmp_path: Path) -> None:
     table = DeltaTable.create(str(tmp_path), PLAIN)
     two = StructType(tuple(StructField(name, LONG, metadata={"comment": 3}) for name in "ab"))
     raw = {**table.snapshot().metadata.to_json(), "schemaString": schema_to_json(two)}

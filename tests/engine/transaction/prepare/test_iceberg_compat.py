@@ -43,9 +43,7 @@ def iceberg_table(root: Path, number: int, **options: Any) -> str:
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("stats", [None, "{}", '{"minValues":{}}'])
-def test_each_file_tells_how_many_records_it_has(
-    tmp_path: Path, number: int, stats: str | None
-) -> None:
+def test_each_file_needs_num_records(tmp_path: Path, number: int, stats: str | None) -> None:
     feature = iceberg_table(tmp_path, number)
     with pytest.raises(ConstraintViolationError, match=rf"numRecords, .* {feature} needs it"):
         attempt(tmp_path, adds=(file(stats=stats),), enforced=[feature])
@@ -75,7 +73,7 @@ def test_the_partition_columns_stay(tmp_path: Path, number: int) -> None:
 def test_a_partition_column_may_get_another_name(tmp_path: Path, number: int) -> None:
     iceberg_table(tmp_path, number, partition_columns=["part"])
     current = DeltaTable(str(tmp_path)).snapshot().metadata
-    swapped = mapped(schema(part="long", other="string"))  # physical names stay with the places
+    swapped = mapped(schema(part="long", other="string"))  # physical names keep their positions
     renamed = replace(current, schema_string=json.dumps(swapped), partition_columns=("other",))
     attempt(tmp_path, metadata=renamed)
     # The old name is another column's by now.

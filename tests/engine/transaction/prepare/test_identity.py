@@ -67,8 +67,8 @@ def test_values_that_only_statistics_tell_of_move_the_mark_too(tmp_path: Path) -
     assert key_metadata(tmp_path)[MARK] == 501  # the first on the grid of odd numbers
     assert prepared.tags == {"delta.identity.schemaUpdate": "true"}
     # The writer may know of more, or of less.
-    for told, mark in ((700, 701), (3, 501)):
-        given = attempt(tmp_path, adds=adds, enforced=FEATURE, identity_marks={"key": told})
+    for reported, mark in ((700, 701), (3, 501)):
+        given = attempt(tmp_path, adds=adds, enforced=FEATURE, identity_marks={"key": reported})
         metadata = given.actions.metadata
         assert (metadata is None) == (mark == 501)
         assert metadata is None or f'"{MARK}":{mark}' in metadata.schema_string.replace(" ", "")

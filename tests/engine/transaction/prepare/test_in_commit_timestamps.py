@@ -75,7 +75,7 @@ def test_history_and_time_travel_follow_the_boundary(tmp_path: Path) -> None:
     ]
 
 
-def test_each_attempt_tells_its_own_version_and_time(tmp_path: Path) -> None:
+def test_each_attempt_records_its_own_version_and_time(tmp_path: Path) -> None:
     table(tmp_path, FEATURE)
     on = with_properties(tmp_path, delta_enableInCommitTimestamps="true")
     lost = attempt(tmp_path, metadata=on, timestamp_ms=NOW + 5)
@@ -98,7 +98,7 @@ def test_other_commits_keep_the_boundary(tmp_path: Path) -> None:
     assert appended.actions.metadata is None
     changed = attempt(tmp_path, metadata=with_properties(tmp_path, mine="1"))
     assert configuration(changed) == {**ON, **boundary, "mine": "1"}
-    # Whoever stages metadata without it, or with another one, has no say in it.
+    # Staged metadata without it, or with another one, don't matter.
     without = {f"delta_{name.removeprefix('delta.')}": None for name in boundary}
     other = {f"delta_{name.removeprefix('delta.')}": "7" for name in boundary}
     for staged in (without, other):

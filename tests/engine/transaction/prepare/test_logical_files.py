@@ -61,7 +61,7 @@ def test_a_live_file_is_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["never", "removed", "f%20"])
 def test_a_file_that_is_not_live_cannot_be_removed(tmp_path: Path, path: str) -> None:
     write_table(tmp_path, [add("f"), add("removed")], [remove("removed")])
-    with pytest.raises(ConstraintViolationError, match=f"no file '{path}' with no deletion vector"):
+    with pytest.raises(ConstraintViolationError, match=f"such as '{path}' with no deletion vector"):
         removal(tmp_path, "f", path).commit()
     assert not commit_path(tmp_path, 2).exists()
 
@@ -78,7 +78,7 @@ def test_a_remove_repeats_the_deletion_vector_of_the_add(
     tmp_path: Path, path: str, vector: DeletionVectorDescriptor | None, named: str
 ) -> None:
     masked_table(tmp_path)
-    with pytest.raises(ConstraintViolationError, match=f"no file '{path}' with {named}"):
+    with pytest.raises(ConstraintViolationError, match=f"such as '{path}' with {named}"):
         removal(tmp_path, path, vector=vector).commit()
     removal(tmp_path, "f", vector=VECTOR).commit()
     assert live(tmp_path) == {"plain"}
@@ -111,7 +111,7 @@ def test_a_new_table_has_nothing_to_remove(tmp_path: Path) -> None:
     transaction.set_protocol(other.protocol)
     transaction.set_metadata(other.metadata)
     transaction.remove_file(RemoveFile("f", data_change=True))
-    with pytest.raises(ConstraintViolationError, match="no file 'f'"):
+    with pytest.raises(ConstraintViolationError, match="such as 'f'"):
         transaction.commit()
 
 
@@ -144,7 +144,7 @@ def test_a_path_is_live_with_one_deletion_vector(
     other = replace(other, deletion_vector=None) if other.path == "plain" else other
     for removes in ((), (other,)):
         with pytest.raises(
-            ConstraintViolationError, match=f"'{add_.path}' .* would be there twice"
+            ConstraintViolationError, match=f"'{add_.path}' .* would be in the table twice"
         ):
             attempt(tmp_path, adds=(added("new"), add_), removes=removes)
     write(tmp_path, attempt(tmp_path, adds=(added("new"), add_), removes=(remove_,)))
@@ -161,18 +161,20 @@ def test_a_file_may_be_added_as_it_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "looked_at"), [(None, False), (10_000, True), (10_001, False)], ids=str
+    ("num_files", "looked_at"), [(None, False), (10_000, True), (10_001, False)], ids=str
 )
 def test_a_blind_append_does_not_wait_for_the_files_of_a_large_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: int | None, looked_at: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_files: int | None, looked_at: bool
 ) -> None:
     vectors(tmp_path)
     delta = DeltaTable(str(tmp_path))
     delta.checkpoint()
     checksum = tmp_path / "_delta_log" / f"{0:020}.crc"
     checksum.unlink(missing_ok=True)
-    if told is not None:
-        write_checksum(delta.storage, 0, VersionChecksum(table_size_bytes=told, num_files=told))
+    if num_files is not None:
+        write_checksum(
+            delta.storage, 0, VersionChecksum(table_size_bytes=num_files, num_files=num_files)
+        )
     asked: list[Any] = []
     files = LogState.live_adds
     monkeypatch.setattr(
@@ -186,7 +188,7 @@ def test_a_blind_append_does_not_wait_for_the_files_of_a_large_table(
         {"adds": (added("f"),), "removes": (tombstone("plain"),)},
         {"adds": (added("f"), added("plain", data_change=False))},
     ):
-        with pytest.raises(ConstraintViolationError, match=r"'f' .* would be there twice"):
+        with pytest.raises(ConstraintViolationError, match=r"'f' .* would be in the table twice"):
             attempt(tmp_path, **needs)
 
 

@@ -65,7 +65,7 @@ def test_what_is_in_a_table_all_the_same_can_be_removed(tmp_path: Path) -> None:
         "file://{root}/%5Fdelta%5Flog/f",
     ],
 )
-def test_the_log_is_no_place_for_data(tmp_path: Path, path: str) -> None:
+def test_data_files_must_not_be_in_the_log(tmp_path: Path, path: str) -> None:
     table(tmp_path, ())
     path = path.format(root=tmp_path)
     with pytest.raises(ConstraintViolationError, match="lies in the table's log") as caught:

@@ -20,7 +20,7 @@ from tests.log_builder import add
 VECTOR = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
 FEATURES = ("changeDataFeed", "deletionVectors", "rowTracking", "domainMetadata")
 FEED = {"delta.enableChangeDataFeed": "true"}
-TOLD: dict[str, Any] = {
+REPEATED: dict[str, Any] = {
     "partitionValues": {"p": "x", "q": None},
     "size": 7,
     "stats": '{"numRecords":9}',
@@ -33,7 +33,7 @@ TOLD: dict[str, Any] = {
 
 def parted(root: Path) -> Path:
     columns = schema(id="long", p="string", q="string")
-    known = add("f%20g", **TOLD)
+    known = add("f%20g", **REPEATED)
     plain = add("plain", partitionValues={"p": "y", "q": ""})
     options = {"schema": columns, "partition_columns": ["p", "q"], "configuration": FEED}
     return table(root, FEATURES, known, plain, **options)
@@ -48,7 +48,7 @@ def test_what_is_left_out_is_what_the_add_says(tmp_path: Path, with_checkpoint: 
     written = write(tmp_path, attempt(tmp_path, removes=removes))["remove"]
     common = {"deletionTimestamp": NOW, "dataChange": True, "extendedFileMetadata": True}
     plain, full = written
-    assert full == {"path": "f%20g", **common, **TOLD}
+    assert full == {"path": "f%20g", **common, **REPEATED}
     assert plain == {
         "path": "plain",
         **common,
@@ -74,7 +74,7 @@ def test_the_change_feed_can_be_read_after_the_documented_remove(tmp_path: Path)
         ({"partition_values": {"p": "z", "q": None}}, r"partitionValues=\{'p': 'z', .*'p': 'x'"),
         ({"partition_values": {"p": "x", "q": "y"}}, "partitionValues="),
         ({"partition_values": {}}, "partitionValues="),
-        ({"size": 8}, "size=8, and the file's add says 7; repeat that, or leave it out"),
+        ({"size": 8}, "size=8, but the file's add has 7; repeat that, or omit it"),
         ({"tags": {"a": "2"}}, "tags="),
         ({"base_row_id": 4}, "baseRowId=4"),
         ({"default_row_commit_version": 1}, "defaultRowCommitVersion=1"),
@@ -87,7 +87,7 @@ def test_a_remove_that_contradicts_the_add_is_refused(
 ) -> None:
     parted(tmp_path)
     remove = tombstone("f%20g", **{"deletion_vector": VECTOR, **said})
-    with pytest.raises(ConstraintViolationError, match=rf"remove of the file 'f%20g' says {named}"):
+    with pytest.raises(ConstraintViolationError, match=rf"remove of the file 'f%20g' has {named}"):
         attempt(tmp_path, removes=(tombstone("plain"), remove))
 
 

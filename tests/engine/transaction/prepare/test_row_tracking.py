@@ -90,11 +90,9 @@ def test_the_mark_is_written_only_if_it_moves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stats", [None, "{}", '{"numRecords":-1}', '{"numRecords":"3"}'])
-def test_a_file_that_does_not_tell_its_records_gets_no_ids(
-    tmp_path: Path, stats: str | None
-) -> None:
+def test_a_file_without_num_records_gets_no_ids(tmp_path: Path, stats: str | None) -> None:
     table(tmp_path, FEATURES)
-    with pytest.raises(ConstraintViolationError, match="'bad' don't tell numRecords") as caught:
+    with pytest.raises(ConstraintViolationError, match="'bad' lack numRecords") as caught:
         attempt(tmp_path, adds=(file("good", stats=counted(1)), file("bad", stats=stats)))
     assert caught.value.table == str(tmp_path)
 
@@ -155,7 +153,7 @@ def test_a_restored_file_comes_back_with_its_ids(tmp_path: Path) -> None:
     ("first", "records", "fits"),
     [(9, 1, True), (8, 2, True), (10, 0, True), (9, 2, False), (10, 1, False), (-1, 1, False)],
 )
-def test_ids_that_were_never_given_out_are_refused(
+def test_ids_that_were_never_assigned_are_refused(
     tmp_path: Path, first: int, records: int, fits: bool
 ) -> None:
     table(tmp_path, FEATURES, domain('{"rowIdHighWaterMark":9}'))
@@ -163,7 +161,7 @@ def test_ids_that_were_never_given_out_are_refused(
     if fits:
         assert attempt(tmp_path, adds=(given,)).actions.adds == (given,)
     else:
-        with pytest.raises(ConstraintViolationError, match="ever given out is 9"):
+        with pytest.raises(ConstraintViolationError, match="ever assigned is 9"):
             attempt(tmp_path, adds=(given,))
 
 
@@ -246,7 +244,7 @@ def test_no_row_id_is_there_twice(tmp_path: Path, first: int, records: int, fits
         given = attempt(tmp_path, adds=(fresh, back)).actions.adds
         assert [added.base_row_id for added in given] == [40, first]
     else:
-        with pytest.raises(ConstraintViolationError, match="are also those of another file"):
+        with pytest.raises(ConstraintViolationError, match="overlap with those of another file"):
             attempt(tmp_path, adds=(fresh, back))
 
 
@@ -302,7 +300,7 @@ def test_a_suspended_table_loses_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["base_row_id", "default_row_commit_version"])
 def test_a_table_without_row_tracking_gets_no_row_ids(tmp_path: Path, field: str) -> None:
-    """Neither does a file that has them, left over from times with the feature, when it is told anew."""
+    """Neither does a file that has them, left over from times with the feature, when it is added again."""
     left_over = add("old", baseRowId=0, defaultRowCommitVersion=0)
     table(tmp_path, ("domainMetadata",), left_over)
     for path in ("new", "old"):

@@ -1,4 +1,4 @@
-"""What a commit tells other writers about itself."""
+"""The tags in ``commitInfo``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_table_whose_rows_are_not_tracked_says_nothing_of_them(tmp_path: Path)
     assert attempt(tmp_path, adds=(NEW,)).tags == {}
 
 
-def test_marks_alone_are_told_and_nothing_more(tmp_path: Path) -> None:
+def test_only_a_change_of_marks_alone_is_tagged(tmp_path: Path) -> None:
     columns = schema(key="long")
     columns["fields"][0]["metadata"] = {"delta.identity.start": 0, "delta.identity.step": 1}
     table(tmp_path, ("identityColumns",), schema=columns)

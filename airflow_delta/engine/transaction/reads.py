@@ -1,11 +1,13 @@
-"""Decide whether a transaction would have read a file, had it existed then.
+"""`Reads`: what a transaction has read, so that concurrent changes of it are conflicts.
 
-The predicates of the transaction are compared with the partition values of the file (edge case E8).
-Statistics don't count, as in the reference: every file of a partition that was read counts as read.
+`may_have_been_read` decides whether the transaction would have read a file, had it existed then (edge case
+E8). It compares the predicates with the partition values of the file. Statistics don't count, as in the
+reference implementation: every file of a partition that was read counts as read.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +16,29 @@ from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.scan.file_pruner import FilePruner
 from airflow_delta.engine.snapshot.table_schema import table_schema
-from airflow_delta.engine.transaction.staged import Reads
 
-__all__ = ["may_have_been_read"]
+__all__ = ["Reads", "may_have_been_read"]
+
+
+@dataclass(slots=True)
+class Reads:
+    """What a transaction has read.
+
+    Attributes:
+        whole_table: whether every file that is added or removed is a conflict.
+        predicates: a `pyarrow.compute.Expression` for each call that read files; None if it read all files.
+            A new file that may match one of them is a conflict.
+        paths: the paths of the files that were read, as spelled in the log: one column for each call,
+            because there may be as many paths as the table has files.
+        app_ids: the applications whose last transaction was read.
+        domains: the metadata domains that were read.
+    """
+
+    whole_table: bool = False
+    predicates: list[Any] = field(default_factory=list)
+    paths: list[pa.ChunkedArray] = field(default_factory=list)
+    app_ids: set[str] = field(default_factory=set)
+    domains: set[str] = field(default_factory=set)
 
 
 def may_have_been_read(

@@ -1,0 +1,115 @@
+"""What deletions, and overwrites by condition, do to files, statistics and change data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.engine import AddFile, DeltaTable
+from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
+from airflow_delta.spark import delete, read_changes, read_snapshot, write
+from airflow_delta.spark.dml import deletion
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+def test_statistics_of_a_file_whose_columns_have_another_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    properties = {"delta.enableDeletionVectors": "true"}
+    write(spark.createDataFrame([], "a long, b long"), str(tmp_path), properties=properties)
+    pq.write_table(pa.table({"b": [100, 200], "a": [1, 2]}), tmp_path / "foreign.parquet")
+    transaction = DeltaTable(str(tmp_path)).transaction("WRITE", enforces=["deletionVectors"])
+    size = (tmp_path / "foreign.parquet").stat().st_size
+    transaction.add_files([AddFile("foreign.parquet", {}, size, 0, data_change=True)])
+    transaction.commit()
+
+    delete(spark, str(tmp_path), "a = 1")
+
+    (add,) = DeltaTable(str(tmp_path)).snapshot().files().to_pylist()
+    assert json.loads(add["stats"]) == {"numRecords": 2, "tightBounds": False}
+    assert read_snapshot(spark, str(tmp_path)).where("b = 200").count() == 1
+
+
+def test_change_data_are_the_rows_that_were_found(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A condition that knows the time has another value when it is evaluated again."""
+    rows = spark.createDataFrame([(1, 1), (2, 2), (3, 3)], "id int, v int").coalesce(1)
+    write(rows, str(tmp_path), properties={"delta.enableChangeDataFeed": "true"})
+    spark.sql("DECLARE OR REPLACE VARIABLE least INT DEFAULT 3")
+    remove_rows = deletion.remove_rows
+
+    def later(*arguments: Any) -> Any:
+        spark.sql("SET VARIABLE least = 2")
+        return remove_rows(*arguments)
+
+    monkeypatch.setattr(deletion, "remove_rows", later)
+    delete(spark, str(tmp_path), "v >= least")
+    changes = read_changes(spark, str(tmp_path), 1, 1).select("_change_type", "id")
+    assert list(map(tuple, changes.collect())) == [("delete", 3)]
+
+
+def test_partitions_whose_names_spark_hides(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([(1, "a"), (2, "b")], "id int, `.p` string").coalesce(1)
+    feed = {"delta.enableChangeDataFeed": "true"}
+    write(rows, str(tmp_path), partition_by=[".p"], properties=feed)
+    write(rows, str(tmp_path), "overwrite", replace_where="id = 1 OR `.p` = 'b'")
+    assert sorted(map(tuple, read_snapshot(spark, str(tmp_path)).collect())) == [(1, "a"), (2, "b")]
+    changes = read_changes(spark, str(tmp_path), 1, 1).select("_change_type", "id")
+    assert sorted(map(tuple, changes.collect())) == [
+        (kind, number) for kind in ("delete", "insert") for number in (1, 2)
+    ]
+
+
+def test_a_column_with_the_name_of_a_location_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(spark.sql("SELECT 1 AS id, 2 AS __DELTA_ROW"), str(tmp_path))
+    with pytest.raises(UnsupportedFeatureError, match="rename"):
+        delete(spark, str(tmp_path), "id + 1 = 2")
+    assert DeltaTable(str(tmp_path)).latest_version() == 0
+
+
+def test_an_overwrite_by_condition_that_adds_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([(1, 1), (2, 2)], "id int, v int").coalesce(1)
+    properties = {"delta.enableChangeDataFeed": "true"}
+    write(rows, str(tmp_path), properties=properties)
+    new = spark.createDataFrame([(2, 20, 5)], "id int, v int, n int")
+    write(new.coalesce(1), str(tmp_path), "overwrite", replace_where="id = 2", merge_schema=True)
+    changes = read_changes(spark, str(tmp_path), 1, 1).select("_change_type", "id", "v", "n")
+    assert sorted(map(tuple, changes.collect())) == [("delete", 2, 2, None), ("insert", 2, 20, 5)]
+    assert set(map(tuple, read_snapshot(spark, str(tmp_path)).collect())) == {
+        (1, 1, None),
+        (2, 20, 5),
+    }
+
+
+def test_conditions_of_overwrites_are_checked_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.createDataFrame([(1, 1)], "id int, n int").coalesce(1)
+    write(rows.drop("n"), str(tmp_path))
+    before = sorted(tmp_path.rglob("*"))
+    unreadable = rows.withColumn("id", F.raise_error(F.lit("the rows were read")).cast("int"))
+    for condition, reason in {
+        "nope = 5": "Spark can't resolve the condition nope = 5.*UNRESOLVED_COLUMN",
+        "n = 5": "Spark can't resolve the condition n = 5.*UNRESOLVED_COLUMN",
+        "id = = 5": "Spark can't resolve the condition id = = 5.*PARSE_SYNTAX_ERROR",
+        "id + 1": "Spark can't resolve the condition.*not a boolean",
+        "rand() >= 0": "isn't the same for a row each time",
+    }.items():
+        with pytest.raises(InvalidArgumentError, match=reason):
+            write(
+                unreadable, str(tmp_path), "overwrite", replace_where=condition, merge_schema=True
+            )
+    assert sorted(tmp_path.rglob("*")) == before
