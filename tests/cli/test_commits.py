@@ -88,7 +88,7 @@ def test_a_table_that_the_file_system_manages(
     ("url", "reason"),
     [
         (None, f"set the environment variable {URL_VARIABLE}"),
-        (f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/owner", "See that it is up"),
+        (f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/owner", "Make sure that it is running"),
         ("sqlite:////another/owner.db", "/another/owner.db isn't there"),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_copy_is_not_taken_for_the_table(
 ) -> None:
     copy = shutil.copytree(managed, managed.with_name("copy"))
     assert main(["commits", str(copy), "--relocate"]) == 1
-    assert f"is still at {managed}, so that what is at {copy} is a copy" in capsys.readouterr().err
+    assert f"is still at {managed}, so {copy} is a copy" in capsys.readouterr().err
     assert DeltaTable(managed).alter.set_properties({"number": "7"}).version == 7
 
 
