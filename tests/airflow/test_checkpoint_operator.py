@@ -112,7 +112,7 @@ def test_a_task_is_skipped_where_no_checkpoint_is_due(v2_table: Path) -> None:
     assert checkpoint(v2_table, if_needed=True)["written"] is True
     write_commit(v2_table, 2, add("c"))
     log = sorted((v2_table / "_delta_log").iterdir())
-    with pytest.raises(AirflowSkipException, match=r"1 commits have come .* due after 2"):
+    with pytest.raises(AirflowSkipException, match=r"1 commits have been made .* due after 2"):
         checkpoint(v2_table, if_needed=True)
     assert sorted((v2_table / "_delta_log").iterdir()) == log
     write_commit(v2_table, 3, add("d"))

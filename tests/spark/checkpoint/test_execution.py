@@ -213,7 +213,7 @@ def test_readers_are_pointed_to_the_checkpoint_and_a_second_one_is_not_written(
     assert pointed["numOfAddFiles"] == first.num_files
     again = write_checkpoint(spark, str(table))
     assert (again.written, again.path, again.kind) == (False, first.path, "v2")
-    assert "whole checkpoint" in again.plan.reason
+    assert "already has a complete checkpoint" in again.plan.reason
     assert log_of(table) == log
 
 
@@ -375,7 +375,7 @@ def test_what_is_refused_is_refused_without_a_job(spark: SparkSession, tmp_path:
         write_checkpoint(spark, "memory://bucket/table")
     result = write_checkpoint(spark, str(table), if_needed=True)
     assert (result.written, result.plan.needed) == (False, False)
-    assert "1 commits have come" in result.plan.reason
+    assert "1 commits have been made" in result.plan.reason
     assert log_of(table) == log
 
 

@@ -361,7 +361,7 @@ def test_a_null_where_none_may_be_is_refused(spark: SparkSession, tmp_path: Path
         ),
         ({"partition_overwrite": "some"}, "unknown partition_overwrite 'some'"),
         ({"partition_by": ["x"]}, "are no columns of the table, which has id"),
-        ({"partition_by": ["id", "id"]}, "a column can partition a table once"),
+        ({"partition_by": ["id", "id"]}, "a column is listed twice"),
         ({"replace_where": "id > 1"}, "the mode is 'append': use mode='overwrite'"),
         (
             {"mode": "overwrite", "replace_where": "id > 1", "overwrite_schema": True},
