@@ -23,7 +23,12 @@ from airflow_delta.engine.features.row_tracking import (
     MATERIALIZED_ROW_COMMIT_VERSION_COLUMN,
     MATERIALIZED_ROW_ID_COLUMN,
 )
-from airflow_delta.engine.model.properties import CHOICES, CONSTRAINT_PREFIX, TableProperties
+from airflow_delta.engine.model.properties import (
+    CHOICES,
+    CODECS,
+    CONSTRAINT_PREFIX,
+    TableProperties,
+)
 
 __all__ = [
     "FEATURE_PREFIX",
@@ -154,6 +159,7 @@ KNOWN: Mapping[str, str] = MappingProxyType(
 _WORDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((_PREFIX + name for name in _FLAGS), ("true", "false")),
     **CHOICES,
+    "delta.parquet.compression.codec": CODECS,
 }
 
 
