@@ -63,13 +63,13 @@ def plan_reads(extents: Iterable[Extent]) -> list[Span]:
                 start = extent.start
             end = extent.end
         groups[-1].append(extent)
-    found = [_span(group) for group in groups]
+    found = [_make_span(group) for group in groups]
     first = found[0]
     if first.start > _NEAR:
         return [Span(0, 1, (), first.number), *found]
     return [Span(0, first.end, first.extents, first.number), *found[1:]]
 
 
-def _span(extents: list[Extent]) -> Span:
+def _make_span(extents: list[Extent]) -> Span:
     end = max(extent.end for extent in extents)
     return Span(extents[0].start, end, tuple(extents), extents[0].number)

@@ -119,7 +119,7 @@ class FileAccess:
             CorruptLogError: it names no file.
             InvalidArgumentError: an allowed prefix can't be opened with the storage options.
         """
-        storage, path = self._located(location)
+        storage, path = self._locate(location)
         if not path or path.endswith("/"):
             raise CorruptLogError(
                 f"the path {location!r} names a directory: expected a file",
@@ -138,7 +138,7 @@ class FileAccess:
             OutsidePathError, NotRegularFileError, CorruptLogError, InvalidArgumentError: see
                 `locate`.
         """
-        self._located(location)
+        self._locate(location)
 
     def named_location(self, location: str) -> str:
         """Return a location that the table may read, with the user's name of its store.
@@ -152,7 +152,7 @@ class FileAccess:
             OutsidePathError, NotRegularFileError, CorruptLogError, InvalidArgumentError: see
                 `locate`.
         """
-        storage, path = self._located(location)
+        storage, path = self._locate(location)
         named = f"{storage.root.rstrip('/')}/{path}"
         return f"{named}/" if location.endswith("/") and not named.endswith("/") else named
 
@@ -194,10 +194,10 @@ class FileAccess:
 
     @cached_property
     def _allowed(self) -> tuple[tuple[NamedStore, Storage], ...]:
-        opened = map(self._prefix_storage, self.allowed_outside)
+        opened = map(self._open_prefix, self.allowed_outside)
         return tuple((NamedStore.of(storage), storage) for storage in opened)
 
-    def _prefix_storage(self, prefix: str) -> Storage:
+    def _open_prefix(self, prefix: str) -> Storage:
         scheme = _PREFIX.match(prefix)
         return open_storage(prefix, self._options_for(store_kind(scheme[1]) if scheme else LOCAL))
 
@@ -205,13 +205,13 @@ class FileAccess:
         """Return the options for a kind of store; only the table's kind knows the table's options."""
         return self.options if self._own.kind in (kind, LOCAL, "memory") else {}
 
-    def _located(self, location: str) -> tuple[Storage, str]:
-        storage, path = self._inside(location) or self._elsewhere(location)
+    def _locate(self, location: str) -> tuple[Storage, str]:
+        storage, path = self._find_below_root(location) or self._find_elsewhere(location)
         if storage.root.startswith("/"):
             self._check_links(storage, path, location)
         return storage, path
 
-    def _inside(self, location: str) -> tuple[Storage, str] | None:
+    def _find_below_root(self, location: str) -> tuple[Storage, str] | None:
         """Find a location that begins with the root as the user wrote it, which most of them do."""
         root = f"{self.storage.root.rstrip('/')}/"
         if not location.startswith(root) or "\0" in location:
@@ -223,7 +223,7 @@ class FileAccess:
         self._check_climbs(path, location)
         return self.storage, path
 
-    def _elsewhere(self, location: str) -> tuple[Storage, str]:
+    def _find_elsewhere(self, location: str) -> tuple[Storage, str]:
         found = Location.of(location, table=self.storage.root)
         self._check_climbs(found.path, location)
         own = self._own
@@ -234,7 +234,7 @@ class FileAccess:
             is_here = store.holds(found, account=account)
             if is_here and store.below(found.segments) is not None:
                 return self._open(found, store, storage)
-        raise self._refusal(found, "it lies outside of the table")
+        raise self._make_error(found, "it lies outside of the table")
 
     def _check_climbs(self, path: str, location: str) -> None:
         # Azure treats a backslash as a slash. In other stores the check does no harm.
@@ -304,7 +304,7 @@ class FileAccess:
             real = self._real[directory] = os.path.realpath(directory)
         return real
 
-    def _refusal(self, found: Location, reason: str) -> OutsidePathError:
+    def _make_error(self, found: Location, reason: str) -> OutsidePathError:
         if found.kind in _STORES:
             directory = replace(found, text=f"{found.text.rpartition('/')[0]}/")
             remedy = (

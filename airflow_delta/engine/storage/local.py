@@ -1,7 +1,7 @@
 """A directory of the local file system, or of one that is mounted like it, as a storage.
 
 New content is written to a hidden file in the same directory (``.<name>.<uuid>.tmp``), synced, and then
-published under its name in one step. So no reader and no crash ever leaves half an object:
+published under its name in one step. So neither a reader nor a crash ever finds half an object:
 
 * ``create`` publishes with ``link(2)``, which fails if the name exists. If the file system has no hard
   links, it raises `UnsafeStorageError`, or, if the user says that there is one writer (`single_writer`),

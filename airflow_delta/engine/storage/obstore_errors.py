@@ -102,6 +102,7 @@ def translate_errors(operation: str, path: str, *, root: str) -> Iterator[None]:
 
     Raises:
         ObjectNotFoundError: the object to read doesn't exist.
+        BucketNotFoundError: the store says that there is no such bucket or container.
         UnsafeStorageError: the store is set up without conditional writes.
         InvalidArgumentError: the store can't have an object with that name.
         NothingWrittenError: the store refused the write, or it wasn't sent.
