@@ -258,7 +258,7 @@ def test_an_unreachable_owner_is_an_error_before_any_work_is_done(
     create(tmp_path, owner)
     before = names(tmp_path)
     owner.fail(DOWN)
-    with pytest.raises(CommitOwnerUnavailableError, match="out of reach"):
+    with pytest.raises(CommitOwnerUnavailableError, match="can't be reached"):
         opened(tmp_path, owner).transaction("WRITE")
     assert names(tmp_path) == before
 
@@ -270,7 +270,7 @@ def test_an_owner_that_goes_away_takes_no_commit_and_the_file_system_none_instea
     transaction = appending(table, "mine")
     before = names(tmp_path)
     owner.fail(DOWN)
-    with pytest.raises(CommitOwnerUnavailableError, match="out of reach"):
+    with pytest.raises(CommitOwnerUnavailableError, match="can't be reached"):
         transaction.commit()
     assert names(tmp_path) == before
     owner.fails.clear()
