@@ -76,7 +76,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Set the time before which tombstones have expired."""
 
     def moved(oldest_ms: int) -> None:
-        monkeypatch.setattr(checkpointing, "_oldest_tombstone_ms", lambda snapshot: oldest_ms)
+        monkeypatch.setattr(checkpointing, "_find_oldest_tombstone_ms", lambda snapshot: oldest_ms)
 
     return moved
 

@@ -154,7 +154,7 @@ def test_what_is_left_of_a_sidecar_joins_the_new_files(table: Table) -> None:
 def test_tombstones_expire_by_the_sidecar(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def at(now: int) -> None:
         monkeypatch.setattr(
-            "airflow_delta.engine.maintenance.checkpoint.execution._oldest_tombstone_ms",
+            "airflow_delta.engine.maintenance.checkpoint.execution._find_oldest_tombstone_ms",
             lambda _: now,
         )
 
