@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_rules import SparkRowRules
@@ -22,6 +22,7 @@ class _RowRuleTask(TableTask):
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "spark_conn_id", "spark_conf")
     arguments = with_readers(TableTask, spark_conn_id=as_text, spark_conf=as_spark_conf)
+    spark_argument: ClassVar[str]
 
     def __init__(
         self,
@@ -34,6 +35,11 @@ class _RowRuleTask(TableTask):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self._job: Any = None
+
+    @classmethod
+    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
+        """What the rule is about: Spark evaluates it for each row."""
+        return [cls.spark_argument]
 
     def on_kill(self) -> None:
         """Cancel the Spark job."""
@@ -82,17 +88,13 @@ class AddConstraintOperator(_RowRuleTask):
 
     template_fields: Sequence[str] = (*_RowRuleTask.template_fields, "name", "expression")
     arguments = with_readers(_RowRuleTask, name=as_required_text, expression=as_required_text)
+    spark_argument = "expression"
 
     def __init__(self, *, name: str, expression: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.name = name
         self.expression = expression
         self.check_arguments()
-
-    @classmethod
-    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
-        """``expression``: Spark evaluates it."""
-        return ["expression"]
 
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
@@ -131,16 +133,12 @@ class SetNotNullOperator(_RowRuleTask):
 
     template_fields: Sequence[str] = (*_RowRuleTask.template_fields, "column")
     arguments = with_readers(_RowRuleTask, column=as_required_text)
+    spark_argument = "column"
 
     def __init__(self, *, column: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.column = column
         self.check_arguments()
-
-    @classmethod
-    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
-        """``column``: Spark looks at its values."""
-        return ["column"]
 
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
