@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_delta.spark.writer.new_files import NewFiles
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["Deletion", "stage_deletion"]
+__all__ = ["Deletion", "live_rows", "stage_deletion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def stage_deletion(
     found = Deletion(
         num_whole_files=whole.num_rows,
         num_whole_bytes=pc.sum(whole["size"]).as_py() or 0,
-        num_whole_rows=_live_rows(whole),
+        num_whole_rows=live_rows(whole),
     )
     if not chosen.partial.num_rows:
         return found
@@ -138,7 +138,7 @@ def stage_deletion(
     )
 
 
-def _live_rows(files: pa.Table) -> int | None:
+def live_rows(files: pa.Table) -> int | None:
     """The rows of files that aren't deleted; None if statistics don't say it."""
     if not files.num_rows:
         return 0
