@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from airflow_delta.spark.alterations.row_rules import add_constraint, set_not_null
     from airflow_delta.spark.changes.read import read_changes
     from airflow_delta.spark.dml.delete import DeleteResult, delete
+    from airflow_delta.spark.dml.merge.merge import MergeBuilder, merge
+    from airflow_delta.spark.dml.merge.result import MergeResult
     from airflow_delta.spark.dml.update import UpdateResult, update
     from airflow_delta.spark.profile.profiling import profile_snapshot
     from airflow_delta.spark.reader.read import read_snapshot
@@ -28,10 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeleteResult",
+    "MergeBuilder",
+    "MergeResult",
     "UpdateResult",
     "WriteResult",
     "add_constraint",
     "delete",
+    "merge",
     "profile_snapshot",
     "read_changes",
     "read_snapshot",
@@ -42,10 +47,13 @@ __all__ = [
 
 _HOMES = {
     "DeleteResult": "dml.delete",
+    "MergeBuilder": "dml.merge.merge",
+    "MergeResult": "dml.merge.result",
     "UpdateResult": "dml.update",
     "WriteResult": "writer.write",
     "add_constraint": "alterations.row_rules",
     "delete": "dml.delete",
+    "merge": "dml.merge.merge",
     "profile_snapshot": "profile.profiling",
     "read_changes": "changes.read",
     "read_snapshot": "reader.read",

@@ -122,7 +122,7 @@ def stage_deletion(
     reader = SnapshotReader(spark, table, target.base)
     located = reader.located_rows(chosen.partial)
     matches = located if condition is None else located.where(condition)
-    rows, _ = collect_rows(matches, table=target.table)
+    rows = collect_rows(matches, table=target.table).rows
     if not rows:
         return found
     removed = remove_rows(spark, table, target, chosen.partial, rows, new_files)

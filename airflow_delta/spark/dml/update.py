@@ -24,19 +24,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.spark.dml.assignments import (
-    Assignments,
-    assign,
-    check_resolved,
-    old_values,
-    parse_assignments,
-    with_old_values,
-)
+from airflow_delta.spark.dml.assignments import Assignments, parse_assignments
 from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
 from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version, redone
 from airflow_delta.spark.dml.conditions import ChosenFiles, choose_files
 from airflow_delta.spark.dml.deletion import live_rows
 from airflow_delta.spark.dml.matching import collect_rows
+from airflow_delta.spark.dml.new_values import (
+    assign,
+    check_resolved,
+    old_values,
+    with_old_values,
+)
 from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
 from airflow_delta.spark.reader.columns import frame_schema
@@ -199,7 +198,7 @@ class _Update:
     def _assignments(self, target: WriteTarget) -> Assignments:
         found = parse_assignments(self.spark, self.given, target, argument="set")
         nothing = self.spark.createDataFrame([], frame_schema(target.schema))
-        check_resolved(nothing, [found], target.table)
+        check_resolved(nothing, found, target.table)
         return found
 
     def _stage(
@@ -226,22 +225,22 @@ class _Update:
                 matches = matches.where(self.condition)
             if keeps_feed:
                 matches = _stored(matches, target.table)
-            rows, count = collect_rows(matches, table=target.table)
-            if rows:
+            found = collect_rows(matches, table=target.table)
+            if found.rows:
                 removed = remove_rows(
-                    self.spark, self.table, target, chosen.partial, rows, new_files
+                    self.spark, self.table, target, chosen.partial, found.rows, new_files
                 )
                 if not keeps_feed:
-                    matches = reader.located_rows(chosen.partial, only=rows, tracked=tracked)
+                    matches = reader.located_rows(chosen.partial, only=found.rows, tracked=tracked)
                 old.append(matches)
-                num_rows = None if num_rows is None else num_rows + count
+                num_rows = None if num_rows is None else num_rows + found.count
         if not old:
             return removed, 0
         before = with_old_values(_union(old), target.base.schema)
         keep = [LOCATION_ID] if tracked else []
         new = assign(
             before.withColumn(_CLAUSE, F.lit(0)),
-            [assignments],
+            {0: assignments},
             target,
             clause=_CLAUSE,
             keep=[_CLAUSE, *keep],
