@@ -1,8 +1,8 @@
 """Assign new values to the columns of rows, such as ``{"price": "price * 2", "address.city": "'Rome'"}``.
 
 A column that isn't assigned keeps its value. A generated column that isn't assigned is computed anew from
-the new values. Values are cast as a write casts them (`airflow_delta.spark.writer.casts`). Expressions see the
-old values, whatever the order of the assignments.
+the new values. Values are cast as a write casts them (`airflow_delta.spark.writer.casts`). Expressions see
+the old values, whatever the order of the assignments.
 
 Spec: PROTOCOL.md, "Generated Columns", "Default Columns", "Identity Columns".
 """
