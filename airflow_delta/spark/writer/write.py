@@ -31,7 +31,8 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
 )
 from airflow_delta.engine.features.identity import identity_columns
-from airflow_delta.spark.writer.new_files import NewFiles, commit_files, write_new_files
+from airflow_delta.spark.writer.file_writing import write_new_files
+from airflow_delta.spark.writer.new_files import NewFiles, commit_files
 from airflow_delta.spark.writer.replacement import check_replacement, stage_replacement
 from airflow_delta.spark.writer.request import WriteRequest, check_request
 from airflow_delta.spark.writer.target import WriteTarget, existing_target, new_target
