@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import acero
 
 from airflow_delta.engine.errors import InvalidArgumentError
 
@@ -31,6 +30,10 @@ class RowFilter:
     """
 
     def __init__(self, expression: Any, columns: list[pa.Field], *, table: str) -> None:
+        # Importing it loads pandas. Scans without a predicate do without.
+        from pyarrow import acero
+
+        self._acero = acero
         self._options = acero.ProjectNodeOptions([expression], [_MASK])
         # A plan needs a column. The name is none that a table can have with another meaning: a predicate
         # without columns refers to no name.
@@ -63,6 +66,6 @@ class RowFilter:
         return found.fill_null(False)
 
     def _project(self, rows: pa.Table) -> pa.ChunkedArray:
-        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
-        plan = acero.Declaration("project", self._options, [source])
+        source = self._acero.Declaration("table_source", self._acero.TableSourceNodeOptions(rows))
+        plan = self._acero.Declaration("project", self._options, [source])
         return plan.to_table(use_threads=False)[_MASK]
