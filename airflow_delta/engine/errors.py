@@ -256,6 +256,13 @@ class ConstraintViolationError(DeltaError):
     """The actions of a commit, or the data behind them, break a rule of the table."""
 
 
+class MultipleMatchesError(DeltaError):
+    """A row of the table matches several rows of the source of a merge.
+
+    Facts: num_rows (of the table), rows (of the source, as JSON, that one of them matches).
+    """
+
+
 class RetentionError(DeltaError):
     """The operation would delete something that a retention period protects."""
 

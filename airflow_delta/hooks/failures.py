@@ -60,6 +60,7 @@ POLICY = {
     "CommitStoreMissingError": "retry",
     "NotBackfilledError": "retry",
     "ConstraintViolationError": "fail",
+    "MultipleMatchesError": "fail",
     "RetentionError": "fail",
     "StorageError": "retry",
     # A cleanup may have deleted a file of the log after it was listed; the next try lists again.

@@ -21,31 +21,44 @@ if TYPE_CHECKING:
     from airflow_delta.spark.alterations.row_rules import add_constraint, set_not_null
     from airflow_delta.spark.changes.read import read_changes
     from airflow_delta.spark.dml.delete import DeleteResult, delete
+    from airflow_delta.spark.dml.merge.merge import MergeBuilder, merge
+    from airflow_delta.spark.dml.merge.result import MergeResult
+    from airflow_delta.spark.dml.update import UpdateResult, update
     from airflow_delta.spark.profile.profiling import profile_snapshot
     from airflow_delta.spark.reader.read import read_snapshot
     from airflow_delta.spark.writer.write import WriteResult, write
 
 __all__ = [
     "DeleteResult",
+    "MergeBuilder",
+    "MergeResult",
+    "UpdateResult",
     "WriteResult",
     "add_constraint",
     "delete",
+    "merge",
     "profile_snapshot",
     "read_changes",
     "read_snapshot",
     "set_not_null",
+    "update",
     "write",
 ]
 
 _HOMES = {
     "DeleteResult": "dml.delete",
+    "MergeBuilder": "dml.merge.merge",
+    "MergeResult": "dml.merge.result",
+    "UpdateResult": "dml.update",
     "WriteResult": "writer.write",
     "add_constraint": "alterations.row_rules",
     "delete": "dml.delete",
+    "merge": "dml.merge.merge",
     "profile_snapshot": "profile.profiling",
     "read_changes": "changes.read",
     "read_snapshot": "reader.read",
     "set_not_null": "alterations.row_rules",
+    "update": "dml.update",
     "write": "writer.write",
 }
 

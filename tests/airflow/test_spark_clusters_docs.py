@@ -13,6 +13,7 @@ import pyspark
 import pytest
 
 from airflow_delta.hooks.spark.job import SparkJobHook
+from airflow_delta.hooks.spark.master import LIMIT_SECONDS
 from tests.cluster.executor_python import EXECUTOR_PACKAGES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "spark-clusters.md"
@@ -70,3 +71,7 @@ def test_the_packages_are_those_that_executors_of_the_tests_have() -> None:
 
 def test_the_image_is_of_the_installed_spark() -> None:
     assert re.findall(r"^FROM (.*)$", TEXT, re.M) == [f"apache/spark:{pyspark.__version__}-python3"]
+
+
+def test_the_page_has_the_limit_within_which_a_dead_master_is_noticed() -> None:
+    assert f"| within {LIMIT_SECONDS:g} seconds, before anything is submitted." in TEXT

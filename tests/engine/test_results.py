@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -210,6 +211,28 @@ def test_a_result_becomes_plain_json(cls: type, samples: dict[str, list[Any]]) -
         assert facts
 
 
+TIME = re.compile(r"(^|_)(time|timestamp|cutoff|at|ended|created)$")
+WIRE = {"Metadata", "Txn"}
+"""Actions, whose fields are those of the log."""
+
+
+def test_times_of_results_are_aware_datetimes(samples: dict[str, list[Any]]) -> None:
+    """The number of the log is there as well, by a name that says so: ``…_ms``."""
+    seen: set[str] = set()
+    results = [each for name, found in samples.items() if name not in WIRE for each in found]
+    assert results
+    for result in results:
+        for name in dir(type(result)):
+            value = None if name.startswith("_") else getattr(result, name, None)
+            where = f"{type(result).__name__}.{name}"
+            if isinstance(value, datetime):
+                assert value.utcoffset() == timedelta(0), where
+                seen.add(where)
+            elif TIME.search(name):
+                assert value is None or not isinstance(value, int), f"{where}: {value!r}"
+    assert seen >= {"CommitInfo.timestamp", "CommitResult.timestamp"}, seen
+
+
 def test_the_classes_are_found() -> None:
     """The walk is worth nothing if it finds nothing: some that are known, by each way to be found."""
     names = {cls.__name__ for cls in result_classes()}
@@ -234,6 +257,10 @@ def test_a_plan_of_many_files_stays_small(tmp_path: Path) -> None:
         "bytes": 6_000,
         "by_kind": {"insert": 2_000, "delete": 0, "change data": 0},
     }
+
+
+def test_times_become_iso_8601_with_a_z() -> None:
+    assert plain(datetime(2026, 1, 31, 12, tzinfo=timezone.utc)) == "2026-01-31T12:00:00Z"
 
 
 def test_numbers_that_json_lacks_become_texts() -> None:

@@ -90,5 +90,31 @@ def test_the_paths_of_the_contributors_guide_are_there() -> None:
     ] == []
 
 
+def test_results_of_tasks_are_handed_on_by_output() -> None:
+    """`xcom_pull` is for what ``.output`` can't do: results of earlier runs."""
+    code = [
+        *(path.read_text(encoding="utf-8") for path in (ROOT / "airflow_delta").rglob("*.py")),
+        *(
+            block
+            for path in PAGES
+            for block in re.findall(
+                r"^```\w*\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S
+            )
+        ),
+    ]
+    pulls = [pull for text in code for pull in re.findall(r"xcom_pull\([^)]*\)", text)]
+    assert pulls
+    assert [pull for pull in pulls if "include_prior_dates=True" not in pull] == []
+    handed_on = re.compile(r"\.output\[\"\w+\"\]")
+    for name in (
+        "README.md",
+        "docs/tutorial.md",
+        "docs/how-to/maintain-a-table.md",
+        "docs/how-to/profile-a-table.md",
+        "docs/reference/operators.md",
+    ):
+        assert handed_on.search((ROOT / name).read_text(encoding="utf-8")), name
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120

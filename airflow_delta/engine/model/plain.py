@@ -30,7 +30,7 @@ def plain(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else str(value)
         case datetime():
-            return value.isoformat()
+            return value.isoformat().replace("+00:00", "Z")
         case Mapping():
             return {str(key): plain(entry) for key, entry in value.items()}
         case set() | frozenset():

@@ -8,8 +8,11 @@ Spec: PROTOCOL.md, "Add CDC File", "Change Data Files".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
@@ -23,14 +26,14 @@ from airflow_delta.spark.writer.layout import target_layout
 from airflow_delta.spark.writer.partitioning import partition_values
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from airflow_delta.spark.writer.new_files import NewFiles
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["CHANGE_TYPE", "keeps_change_data", "stage_changes", "stage_inserts"]
+__all__ = ["changed", "keeps_change_data", "stage_changes", "written"]
 
-CHANGE_TYPE = "_change_type"
+_CHANGE_TYPE = "_change_type"
 """The column of change data files that says what happened to a row."""
 
 _DIRECTORY = "_change_data/"
@@ -41,11 +44,52 @@ def keeps_change_data(target: WriteTarget) -> bool:
     return "changeDataFeed" in target.supported and target.properties.change_data_feed_enabled
 
 
-def stage_changes(rows: DataFrame, target: WriteTarget, new_files: NewFiles) -> int:
-    """Write changed rows, and stage the files.
+def changed(rows: DataFrame, change_type: str, target: WriteTarget) -> DataFrame:
+    """Lay out rows for change data files.
 
     Args:
-        rows: the rows: the columns of the table, and `CHANGE_TYPE`.
+        rows: the rows, with the columns of the table.
+        change_type: what happened to them: ``insert``, ``delete``, ``update_preimage`` or
+            ``update_postimage``.
+        target: the table.
+    """
+    return rows.select(*target_layout(target).columns(), F.lit(change_type).alias(_CHANGE_TYPE))
+
+
+def written(
+    spark: SparkSession,
+    directory: str,
+    change_type: str,
+    target: WriteTarget,
+    new_files: NewFiles,
+) -> DataFrame:
+    """Read the rows of new files back, for change data files.
+
+    These are the very values that were written, also where an expression gives another one each time.
+
+    Args:
+        spark: the session.
+        directory: the directory of the files, below the table's root.
+        change_type: see `changed`.
+        target: the table.
+        new_files: the new files.
+    """
+    layout = target_layout(target)
+    text = T.StringType()
+    schema = T.StructType(
+        [*layout.written.fields, *(T.StructField(name, text) for name in layout.directories)]
+    )
+    path = hadoop_path(resolve(new_files.storage.root, encode_path(directory)))
+    rows = spark.read.schema(schema).option("basePath", path).parquet(path)
+    names = [quoted(name) for name in (*layout.written.names, *layout.directories)]
+    return rows.select(*names, F.lit(change_type).alias(_CHANGE_TYPE))
+
+
+def stage_changes(frames: Sequence[DataFrame], target: WriteTarget, new_files: NewFiles) -> int:
+    """Write changed rows in one job, and stage the files.
+
+    Args:
+        frames: rows of `changed` and `written`; none: nothing is written.
         target: the table.
         new_files: gets the files, to be deleted unless the commit is made.
 
@@ -56,73 +100,30 @@ def stage_changes(rows: DataFrame, target: WriteTarget, new_files: NewFiles) -> 
         StorageError: Spark can't read or write a file.
         PySparkException: Spark's other errors.
     """
-    layout = target_layout(target)
-    return _stage(
-        rows.select(*layout.columns(), F.col(CHANGE_TYPE)), target, new_files, layout.directories
-    )
-
-
-def stage_inserts(spark: SparkSession, target: WriteTarget, new_files: NewFiles) -> int:
-    """Write the rows of new files, once more, as inserted ones.
-
-    Reading them back gives the very values that were written, also where an expression gives another one
-    each time.
-
-    Args:
-        spark: the session.
-        target: the table.
-        new_files: the new files; gets the change data files.
-
-    Returns:
-        The number of files.
-
-    Raises:
-        StorageError: Spark can't read or write a file.
-        PySparkException: Spark's other errors.
-    """
-    if not new_files.adds:
+    if not frames:
         return 0
-    layout = target_layout(target)
-    text = T.StringType()
-    schema = T.StructType(
-        [*layout.written.fields, *(T.StructField(name, text) for name in layout.directories)]
-    )
-    path = hadoop_path(resolve(new_files.storage.root, encode_path(new_files.directory)))
-    rows = spark.read.schema(schema).option("basePath", path).parquet(path)
-    names = [quoted(name) for name in (*layout.written.names, *layout.directories)]
-    return _stage(
-        rows.select(*names, F.lit("insert").alias(CHANGE_TYPE)),
-        target,
-        new_files,
-        layout.directories,
-    )
-
-
-def _stage(
-    rows: DataFrame, target: WriteTarget, new_files: NewFiles, directories: tuple[str, ...]
-) -> int:
     storage, directory = new_files.storage, new_files.new_directory(_DIRECTORY)
+    layout = target_layout(target)
     with storage_errors(target.table, "write"):
         write_data_files(
-            rows,
+            reduce(DataFrame.union, frames),
             hadoop_path(resolve(storage.root, encode_path(directory))),
-            partition_by=directories,
+            partition_by=layout.directories,
             compression=target.properties.parquet_compression_codec,
         )
-    fields = target_layout(target).partition_fields
-    written = [file for file in list_data_files(storage, directory) if file.num_rows]
+    files = [file for file in list_data_files(storage, directory) if file.num_rows]
     target.transaction.add_cdc_files(
         [
             AddCdcFile(
                 path=encode_path(file.info.path),
                 partition_values=partition_values(
                     file.info.path.removeprefix(f"{directory}/").split("/")[:-1],
-                    fields,
+                    layout.partition_fields,
                     table=target.table,
                 ),
                 size=file.info.size,
             )
-            for file in written
+            for file in files
         ]
     )
-    return len(written)
+    return len(files)

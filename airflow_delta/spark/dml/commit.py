@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
-from airflow_delta.engine.errors import ConstraintViolationError
+from airflow_delta.engine.errors import CommitConflictError, ConstraintViolationError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
@@ -14,7 +14,12 @@ from airflow_delta.spark.writer.target import ENFORCED, WriteTarget, target_of
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
 
-__all__ = ["begin_change", "commit_change", "earlier_version"]
+__all__ = ["begin_change", "commit_change", "earlier_version", "redone"]
+
+_Result = TypeVar("_Result")
+
+_ATTEMPTS = 5
+"""How often a change is made anew after another writer has changed what it had read."""
 
 
 def begin_change(
@@ -70,6 +75,26 @@ def earlier_version(table: DeltaTable, txn: tuple[str, int] | None) -> int | Non
     Called after the transaction has begun, so that a later commit of the identifier is a conflict.
     """
     return None if txn is None else table.version_of_transaction(*txn)
+
+
+def redone(change: Callable[[], _Result]) -> _Result:
+    """Make a change, and make it anew on the newest version if another writer was faster.
+
+    The change reads the newest version each time, so that the result is as if it had begun after the other
+    writer's commit. Nothing of a failed attempt is left.
+
+    Args:
+        change: the whole change, from the beginning of its transaction to the commit.
+
+    Raises:
+        CommitConflictError: other writers were faster each time.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return change()
+        except CommitConflictError:
+            continue
+    return change()
 
 
 def commit_change(

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.reader.catalyst import analyzed_condition
 from airflow_delta.spark.reader.columns import frame_schema
 from airflow_delta.spark.reader.driver_tables import driver_frame
 from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
 from airflow_delta.spark.reader.pruning import (
-    analyzed_condition,
     pruning_expression,
     unmatched_expression,
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
+from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version, redone
 from airflow_delta.spark.dml.deletion import Deletion, stage_deletion
 from airflow_delta.spark.writer.new_files import NewFiles
 
@@ -60,7 +60,8 @@ def delete(
 
     Files of which partition values or statistics say that all rows meet the condition are removed without a
     look into them. Other rows are deleted by deletion vectors where ``delta.enableDeletionVectors`` is
-    true; elsewhere their files are written anew. A row for which the condition is null stays.
+    true; elsewhere their files are written anew. A row for which the condition is null stays. If another
+    writer changes the same rows at the same time, the deletion is made again on the newest version.
 
     Args:
         spark: the session; Spark reads and writes data files with the credentials of its own configuration.
@@ -78,13 +79,24 @@ def delete(
         InvalidArgumentError: the condition can't be resolved or isn't allowed.
         ConstraintViolationError: the table is append-only.
         UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
-        CommitConflictError: another writer made a conflicting change.
+        CommitConflictError: other writers made conflicting changes, several times.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         DeltaError: the table or its files can't be read or written.
         PySparkException: Spark's other errors.
     """
-    started = time.monotonic()
     table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
+    return redone(lambda: _delete(spark, table, condition, txn, user_metadata))
+
+
+def _delete(
+    spark: SparkSession,
+    table: DeltaTable,
+    condition: Column | str | None,
+    txn: tuple[str, int] | None,
+    user_metadata: str | None,
+) -> DeleteResult:
+    """One attempt."""
+    started = time.monotonic()
     predicate = [] if condition is None else [str(condition)]
     target = begin_change(
         table, "DELETE", {"predicate": predicate}, user_metadata=user_metadata, removes=True

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.arrow.statistics.parse import num_records
-from airflow_delta.spark.dml.change_files import CHANGE_TYPE, keeps_change_data, stage_changes
+from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes
 from airflow_delta.spark.dml.conditions import ChosenFiles, choose_files
 from airflow_delta.spark.dml.matching import collect_rows
 from airflow_delta.spark.dml.removed_rows import (
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_delta.spark.writer.new_files import NewFiles
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["Deletion", "stage_deletion"]
+__all__ = ["Deletion", "live_rows", "stage_deletion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +115,14 @@ def stage_deletion(
     found = Deletion(
         num_whole_files=whole.num_rows,
         num_whole_bytes=pc.sum(whole["size"]).as_py() or 0,
-        num_whole_rows=_live_rows(whole),
+        num_whole_rows=live_rows(whole),
     )
     if not chosen.partial.num_rows:
         return found
     reader = SnapshotReader(spark, table, target.base)
     located = reader.located_rows(chosen.partial)
     matches = located if condition is None else located.where(condition)
-    rows, _ = collect_rows(matches, table=target.table)
+    rows = collect_rows(matches, table=target.table).rows
     if not rows:
         return found
     removed = remove_rows(spark, table, target, chosen.partial, rows, new_files)
@@ -132,17 +131,14 @@ def stage_deletion(
         # The rows that were found, and not the condition again, which may know the time by now.
         deleted = reader.located_rows(chosen.partial, only=rows)
         # They have the columns from before the commit, which may add some.
-        changes = stage_changes(
-            deleted.withColumn(CHANGE_TYPE, F.lit("delete")),
-            target_of(target.transaction),
-            new_files,
-        )
+        before = target_of(target.transaction)
+        changes = stage_changes([changed(deleted, "delete", before)], before, new_files)
     return Deletion(
         found.num_whole_files, found.num_whole_bytes, found.num_whole_rows, removed, changes
     )
 
 
-def _live_rows(files: pa.Table) -> int | None:
+def live_rows(files: pa.Table) -> int | None:
     """The rows of files that aren't deleted; None if statistics don't say it."""
     if not files.num_rows:
         return 0

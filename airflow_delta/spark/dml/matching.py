@@ -1,4 +1,4 @@
-"""Collect the places of rows as bitmaps, one for each file.
+"""Collect where rows are, as bitmaps, one for each file.
 
 Each task makes bitmaps of its rows and sends these: at most a bit or so for each row, however many rows
 there are. The driver joins those of a file, which may have been read by several tasks.
@@ -7,71 +7,101 @@ there are. The driver joins those of a file, which may have been read by several
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.spark.reader.snapshot_reader import LOCATION_FILE, LOCATION_ROW
+from airflow_delta.spark.reader.snapshot_reader import LOCATION_FILE, LOCATION_ROW, OWN_PREFIX
 from airflow_delta.spark.runtime.java_errors import storage_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["collect_rows"]
+__all__ = ["LocatedRows", "collect_groups", "collect_rows"]
 
-_SCHEMA = "file long, rows binary, num_rows long"
+_ONE = f"{OWN_PREFIX}one"
+_SCHEMA = "group int, file long, rows binary, num_rows long"
 
 
-def collect_rows(rows: DataFrame, *, table: str) -> tuple[dict[int, BitMap64], int]:
-    """Collect where rows are.
+@dataclass(frozen=True, slots=True)
+class LocatedRows:
+    """Where some rows are.
+
+    Attributes:
+        rows: their indexes, by the index of the file.
+        count: how many rows there are: more than indexes if a row came several times.
+    """
+
+    rows: Mapping[int, BitMap64] = field(default_factory=dict)
+    count: int = 0
+
+    @property
+    def num_distinct(self) -> int:
+        """The number of different rows."""
+        return sum(map(len, self.rows.values()))
+
+
+def collect_rows(rows: DataFrame, *, table: str) -> LocatedRows:
+    """Collect where rows are; see `collect_groups`."""
+    return collect_groups(rows.withColumn(_ONE, F.lit(0)), _ONE, table=table).get(0, LocatedRows())
+
+
+def collect_groups(rows: DataFrame, group: str, *, table: str) -> dict[int, LocatedRows]:
+    """Collect where rows are, by a number that each has.
 
     Args:
         rows: the rows, with the columns `LOCATION_FILE` and `LOCATION_ROW` of
             `SnapshotReader.located_rows`.
+        group: the column with the number, an ``int``.
         table: the table's location, for errors.
-
-    Returns:
-        The row indexes by the index of the file; and the number of rows, which is more than that of the
-        indexes if a row came several times.
 
     Raises:
         StorageError: Spark can't read a file.
         PySparkException: Spark's other errors.
     """
-    located = rows.select(LOCATION_FILE, LOCATION_ROW)
+    located = rows.select(group, LOCATION_FILE, LOCATION_ROW)
     with storage_errors(table, "read"):
         parts = located.mapInArrow(_bitmaps, _SCHEMA).toArrow()
-    found: dict[int, BitMap64] = defaultdict(BitMap64)
+    found: dict[int, dict[int, BitMap64]] = defaultdict(lambda: defaultdict(BitMap64))
+    counts: dict[int, int] = defaultdict(int)
     # A Python loop over the files that have such rows, some for each task that read a part of one.
-    for file, data in zip(parts["file"].to_pylist(), parts["rows"].to_pylist(), strict=True):
-        found[file] |= BitMap64.deserialize(data)
-    return dict(found), sum(parts["num_rows"].to_pylist())
+    for number, file, data, count in zip(
+        *(parts[name].to_pylist() for name in parts.column_names), strict=True
+    ):
+        found[number][file] |= BitMap64.deserialize(data)
+        counts[number] += count
+    return {number: LocatedRows(dict(files), counts[number]) for number, files in found.items()}
 
 
 def _bitmaps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task: the bitmaps of its rows."""
-    found: dict[int, BitMap64] = defaultdict(BitMap64)
-    counts: dict[int, int] = defaultdict(int)
+    found: dict[tuple[int, int], BitMap64] = defaultdict(BitMap64)
+    counts: dict[tuple[int, int], int] = defaultdict(int)
     for batch in batches:
-        files = batch.column(0).to_numpy(zero_copy_only=False)
-        rows = batch.column(1).to_numpy(zero_copy_only=False)
+        groups, files, rows = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
         # Rows of one file are mostly together: a bitmap takes a run at a time.
-        ends = [*(np.flatnonzero(np.diff(files)) + 1).tolist(), len(files)]
+        order = np.lexsort((files, groups))
+        groups, files, rows = groups[order], files[order], rows[order]
+        changes = (np.diff(files) != 0) | (np.diff(groups) != 0)
+        ends = [*(np.flatnonzero(changes) + 1).tolist(), len(files)]
         start = 0
         for end in ends:
             if end > start:
-                file = int(files[start])
-                found[file].update(rows[start:end].tolist())
-                counts[file] += end - start
+                key = int(groups[start]), int(files[start])
+                found[key].update(rows[start:end].tolist())
+                counts[key] += end - start
             start = end
     if found:
         yield pa.record_batch(
             {
-                "file": pa.array(list(found), pa.int64()),
+                "group": pa.array([group for group, _ in found], pa.int32()),
+                "file": pa.array([file for _, file in found], pa.int64()),
                 "rows": pa.array([rows.serialize() for rows in found.values()], pa.binary()),
-                "num_rows": pa.array([counts[file] for file in found], pa.int64()),
+                "num_rows": pa.array([counts[key] for key in found], pa.int64()),
             }
         )

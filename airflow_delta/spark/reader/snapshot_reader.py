@@ -53,13 +53,19 @@ from airflow_delta.spark.reader.other_formats import file_format, refuse_without
 from airflow_delta.spark.reader.row_tracking import ROW_COMMIT_VERSION, ROW_ID, TrackedRows
 from airflow_delta.spark.runtime.locations import hadoop_uris
 
-__all__ = ["LOCATION_FILE", "LOCATION_ROW", "SnapshotReader"]
+__all__ = ["LOCATION_FILE", "LOCATION_ID", "LOCATION_ROW", "OWN_PREFIX", "SnapshotReader"]
 
-LOCATION_FILE = "__delta_file"
+OWN_PREFIX = "__delta_"
+"""What the names of columns begin with that are added to those of a table to find and change rows."""
+
+LOCATION_FILE = f"{OWN_PREFIX}file"
 """The column of `SnapshotReader.located_rows` with the index of a row's file."""
 
-LOCATION_ROW = "__delta_row"
+LOCATION_ROW = f"{OWN_PREFIX}row"
 """The column of `SnapshotReader.located_rows` with the index of the row in its file."""
+
+LOCATION_ID = f"{OWN_PREFIX}row_id"
+"""The column of `SnapshotReader.located_rows` with the stable id of a row."""
 
 _ADD_COLUMNS = ("path", "partitionValues", "size", "modificationTime", "deletionVector")
 _VECTORS = "deletionVectors"
@@ -142,34 +148,51 @@ class SnapshotReader:
         return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
     def located_rows(
-        self, adds: pa.Table, *, only: Mapping[int, BitMap64] | None = None
+        self,
+        adds: pa.Table,
+        *,
+        only: Mapping[int, BitMap64] | None = None,
+        tracked: TrackedRows | None = None,
     ) -> DataFrame:
         """Read the rows of some files, with where they are.
 
         Args:
             adds: the files, with the columns that `rows` needs.
             only: the row indexes to read, by the index of the file; None: all rows that aren't deleted.
+            tracked: the sources of row ids, to add them.
 
         Returns:
-            All columns of the table, then `LOCATION_FILE`, the index of the file in ``adds``, and
-            `LOCATION_ROW`, the index of the row in the file, counting deleted rows.
+            All columns of the table, then `LOCATION_FILE`, the index of the file in ``adds``,
+            `LOCATION_ROW`, the index of the row in the file, counting deleted rows, and `LOCATION_ID` with
+            ``tracked``.
 
         Raises:
-            UnsupportedFeatureError: Spark has no row index for such files, or the table has a column with
-                one of these two names.
+            UnsupportedFeatureError: Spark has no row index for such files, or a column's name begins with
+                `OWN_PREFIX`.
+            InvalidTableError: a file has no row ids.
         """
         self._need_row_index("changes of rows")
-        self._refuse_location_columns()
+        self._refuse_own_names()
         self._prepare_session()
+        if not adds.num_rows:
+            names = [LOCATION_FILE, LOCATION_ROW, *([LOCATION_ID] if tracked else [])]
+            places = [T.StructField(name, T.LongType()) for name in names]
+            nothing = T.StructType([*self.table_schema.fields, *places])
+            return self._spark.createDataFrame([], nothing)
         schema, mode, partitioning = self._snapshot.schema, self._mode, self._partition_columns
         stored = file_schema(schema, mode=mode, without=partitioning)
         facts = partition_facts(adds, schema, partitioning, mode)
-        rows = self.file_rows(adds, stored, facts, vectors=only, selects=only is not None)
-        return rows.select(
+        columns = [
             *table_columns(self._spark, schema, partitioning, mode),
             F.col(FILE_NUMBER).alias(LOCATION_FILE),
             F.col(FILE_ROW_INDEX).alias(LOCATION_ROW),
-        )
+        ]
+        if tracked:
+            stored = T.StructType([*stored.fields, *tracked.stored])
+            facts = {**facts, **tracked.facts(adds)}
+            columns.append(tracked.columns()[0].alias(LOCATION_ID))
+        rows = self.file_rows(adds, stored, facts, vectors=only, selects=only is not None)
+        return rows.select(columns)
 
     def file_rows(
         self,
@@ -213,12 +236,12 @@ class SnapshotReader:
         chosen = F.lit(True) if selects else None
         return with_facts(self._spark, rows, numbers, facts, vectors=vectors, selects=chosen)
 
-    def _refuse_location_columns(self) -> None:
-        own = {name.lower() for name in self._snapshot.schema.names}
-        if taken := sorted({LOCATION_FILE, LOCATION_ROW} & own):
+    def _refuse_own_names(self) -> None:
+        names = self._snapshot.schema.names
+        if taken := [name for name in names if name.lower().startswith(OWN_PREFIX)]:
             raise UnsupportedFeatureError(
-                f"the table has the columns {taken}, whose names are needed to find the rows to change: "
-                "rename them",
+                f"the table has the columns {taken}, and names that begin with {OWN_PREFIX} are needed to "
+                "find the rows to change: rename them",
                 table=self._snapshot.table,
             )
 

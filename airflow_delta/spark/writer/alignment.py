@@ -26,7 +26,7 @@ from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.writer.casts import Cast
 from airflow_delta.spark.writer.rows_schema import rows_schema
 
-__all__ = ["AlignedRows", "align_rows"]
+__all__ = ["AlignedRows", "absent_value", "align_rows", "expression", "without_empty"]
 
 _GENERATION = "delta.generationExpression"
 _DEFAULT = "CURRENT_DEFAULT"
@@ -40,11 +40,16 @@ class AlignedRows:
         rows: the rows: the table's columns, in its order and types.
         given: the names of the table's columns that the rows had.
         made_identities: the identity columns whose values must still be made.
+        is_inserted: a further boolean column: whether the row is new, so that identities are made for it;
+            None: all are.
+        row_ids: a further column with the ids of rows that had one, null for others; None: all are new.
     """
 
     rows: DataFrame
     given: frozenset[str]
     made_identities: tuple[IdentityColumn, ...]
+    is_inserted: str | None = None
+    row_ids: str | None = None
 
 
 def align_rows(
@@ -78,12 +83,12 @@ def align_rows(
             computed.append(field)
             continue
         if source is None:
-            value = _absent(field, cast)
+            value = absent_value(field, cast)
         else:
             value = cast.column(
                 rows[quoted(source.name)], source.data_type, field.data_type, field.name
             )
-        first.append(_without_empty(value, field, partition_by).alias(field.name))
+        first.append(without_empty(value, field, partition_by).alias(field.name))
     aligned = rows.select(first)
     if computed:
         aligned = _with_generated(aligned, computed, partition_by, cast).select(
@@ -146,13 +151,20 @@ def _check_identities(
         )
 
 
-def _absent(field: StructField, cast: Cast) -> Column:
-    """The value of a column that the rows lack."""
+def absent_value(field: StructField, cast: Cast) -> Column:
+    """The value of a column that the rows lack: its default, or null.
+
+    Args:
+        field: the column.
+        cast: casts of the table.
+
+    Raises:
+        InvalidTableError: the default is no text.
+    """
     null = F.lit(None).cast(spark_type(field.data_type))
-    expression = field.metadata.get(_DEFAULT)
-    if expression is None or "delta.identity.start" in field.metadata:
+    if field.metadata.get(_DEFAULT) is None or "delta.identity.start" in field.metadata:
         return null
-    return _expression(field, _DEFAULT, cast.table).cast(spark_type(field.data_type))
+    return expression(field, _DEFAULT, cast.table).cast(spark_type(field.data_type))
 
 
 def _with_generated(
@@ -162,10 +174,10 @@ def _with_generated(
 
     The type of an expression is known once Spark has resolved it with the other columns, and then cast.
     """
-    raw = rows.select("*", *(_expression(f, _GENERATION, cast.table).alias(f.name) for f in fields))
+    raw = rows.select("*", *(expression(f, _GENERATION, cast.table).alias(f.name) for f in fields))
     types = {field.name: field.data_type for field in rows_schema(raw)}
     values = [
-        _without_empty(
+        without_empty(
             cast.column(raw[quoted(f.name)], types[f.name], f.data_type, f.name), f, partition_by
         ).alias(f.name)
         for f in fields
@@ -173,7 +185,17 @@ def _with_generated(
     return raw.select(*(raw[quoted(name)] for name in rows.columns), *values)
 
 
-def _expression(field: StructField, key: str, table: str) -> Column:
+def expression(field: StructField, key: str, table: str) -> Column:
+    """The SQL expression in a column's metadata.
+
+    Args:
+        field: the column.
+        key: the key in its metadata.
+        table: the table's location, for errors.
+
+    Raises:
+        InvalidTableError: the expression is no text.
+    """
     text = field.metadata[key]
     if not isinstance(text, str):
         raise InvalidTableError(
@@ -184,7 +206,8 @@ def _expression(field: StructField, key: str, table: str) -> Column:
     return F.expr(text)
 
 
-def _without_empty(column: Column, field: StructField, partition_by: tuple[str, ...]) -> Column:
+def without_empty(column: Column, field: StructField, partition_by: tuple[str, ...]) -> Column:
+    """The values of a column, with null for empty ones if it partitions the table."""
     if field.name not in partition_by or field.data_type not in (STRING, BINARY):
         return column
     return F.when(F.length(column) > 0, column)

@@ -66,10 +66,12 @@ class Cast:
     Attributes:
         table: the table's location, for errors.
         extra_members: whether members of structs that the table lacks are left out instead of refused.
+        missing_members: whether members of structs that the rows lack become null instead of being refused.
     """
 
     table: str
     extra_members: bool = False
+    missing_members: bool = True
 
     def column(self, column: Column, found: DataType, wanted: DataType, path: str) -> Column:
         """Cast a column.
@@ -106,6 +108,13 @@ class Cast:
             raise self._refused(
                 f"the rows have {path}.{unknown[0]}, which the table lacks: leave it out, or add it to the "
                 "table by merge_schema=True",
+                path,
+            )
+        missing = [field.name for field in wanted if field.name.lower() not in given]
+        if missing and not self.missing_members:
+            raise self._refused(
+                f"the rows lack {path}.{missing[0]}, which the table has: add it to them, or assign the "
+                "members of the struct one by one",
                 path,
             )
         members = [

@@ -34,7 +34,13 @@ _MOST_TASKS = 1 << 16
 """The number of tasks that a plan may have whose tasks aren't known."""
 
 
-def with_identities(rows: DataFrame, columns: Sequence[IdentityColumn], *, table: str) -> DataFrame:
+def with_identities(
+    rows: DataFrame,
+    columns: Sequence[IdentityColumn],
+    *,
+    table: str,
+    only: str | None = None,
+) -> DataFrame:
     """Fill identity columns.
 
     The rows must not be shuffled afterwards: Spark may repeat a part of the tasks before a shuffle, whose
@@ -44,6 +50,7 @@ def with_identities(rows: DataFrame, columns: Sequence[IdentityColumn], *, table
         rows: the rows, with the columns of the table.
         columns: the identity columns to be filled.
         table: the table's location, for errors.
+        only: a boolean column: whether the row gets a value where it has none; None: all rows get one.
 
     Returns:
         The rows; evaluation fails where a value would be no 64-bit integer.
@@ -62,9 +69,16 @@ def with_identities(rows: DataFrame, columns: Sequence[IdentityColumn], *, table
         number, F.when(task < stride, row * F.lit(stride) + task).otherwise(too_many)
     )
     made = {column.name: _value(F.col(quoted(number)), column, table) for column in columns}
+    if only is not None:
+        made = {name: _where_missing(name, only, value) for name, value in made.items()}
     return numbered.select(
         [made[name].alias(name) if name in made else F.col(quoted(name)) for name in rows.columns]
     )
+
+
+def _where_missing(name: str, only: str, value: Column) -> Column:
+    column = F.col(quoted(name))
+    return F.when(F.col(quoted(only)) & column.isNull(), value).otherwise(column)
 
 
 def _value(number: Column, column: IdentityColumn, table: str) -> Column:

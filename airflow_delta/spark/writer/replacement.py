@@ -29,7 +29,7 @@ from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.features.column_mapping import partition_fields
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.schema import DOUBLE, FLOAT, StructField
-from airflow_delta.spark.dml.change_files import stage_inserts
+from airflow_delta.spark.dml.change_files import stage_changes, written
 from airflow_delta.spark.dml.conditions import check_condition
 from airflow_delta.spark.dml.deletion import stage_deletion
 
@@ -118,8 +118,9 @@ def _replace_where(
 ) -> Replaced:
     deletion = stage_deletion(spark, request.table, target, request.replace_where, files)
     changes = deletion.num_change_files
-    if changes:
-        changes += stage_inserts(spark, target, files)
+    if changes and files.adds:
+        inserted = written(spark, files.directory, "insert", target, files)
+        changes += stage_changes([inserted], target, files)
     removed = deletion.removed
     return Replaced(
         deletion.num_removed_files,

@@ -42,7 +42,14 @@ if TYPE_CHECKING:
 
     from airflow_delta.engine import Snapshot
 
-__all__ = ["ENFORCED", "WriteTarget", "existing_target", "new_target", "target_of"]
+__all__ = [
+    "ENFORCED",
+    "WriteTarget",
+    "existing_target",
+    "new_target",
+    "redefined_target",
+    "target_of",
+]
 
 ENFORCED = frozenset(
     name for name, feature in FEATURES.items() if feature.append is Support.IF_ENFORCED
@@ -145,20 +152,31 @@ def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
         operation=Operation.APPEND,
         enforced=ENFORCED,
     )
-    metadata = _metadata(request, base, rows)
-    protocol = base.protocol
-    if metadata != base.metadata:
-        protocol = upgrade_protocol(base.protocol, metadata, before=base.metadata, table=table.uri)
-        transaction.set_metadata(metadata)
-        if protocol != base.protocol:
-            transaction.set_protocol(protocol)
-    schema = (
-        base.schema
-        if metadata is base.metadata
-        else parse_schema(metadata.schema_string, table.uri)
-    )
-    target = WriteTarget(transaction, protocol, metadata, schema, _clustered_by(base), base)
+    target = redefined_target(transaction, _metadata(request, base, rows))
     return _without_lost_clustering(target) if request.overwrite_schema else target
+
+
+def redefined_target(transaction: OptimisticTransaction, metadata: Metadata) -> WriteTarget:
+    """The target of a transaction that gives an existing table other metadata, which it stages.
+
+    Args:
+        transaction: a transaction on an existing table.
+        metadata: the table's metadata after the commit; those that it has: nothing is staged.
+
+    Raises:
+        UnsupportedFeatureError: the metadata need a feature that isn't supported here.
+    """
+    base = transaction.base
+    if metadata == base.metadata:
+        return target_of(transaction)
+    protocol = upgrade_protocol(
+        base.protocol, metadata, before=base.metadata, table=transaction.table
+    )
+    transaction.set_metadata(metadata)
+    if protocol != base.protocol:
+        transaction.set_protocol(protocol)
+    schema = parse_schema(metadata.schema_string, transaction.table)
+    return WriteTarget(transaction, protocol, metadata, schema, _clustered_by(base), base)
 
 
 def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:

@@ -1,0 +1,357 @@
+"""One attempt of a merge: find the pairs, stage what the clauses ask for, commit.
+
+1. Begin the transaction; with ``merge_schema`` the table gets the columns that only the source has.
+2. Find the files that may have matches (`pruning`). With clauses for rows that the source doesn't match,
+   these are all files.
+3. Join their rows with the source, and store the pairs (`matches`).
+4. Take updated and deleted rows out of their files (`removed_rows`). Write the new versions of updated
+   rows, with their row ids, and the rows that are inserted (`new_versions`).
+5. Write change data files, if the feed needs them: where rows are updated, or files are written anew.
+
+A merge that only inserts stores no pairs, and removes nothing.
+
+Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Change Data Files", "Row Tracking".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.engine.features.identity import identity_columns
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.transaction.alter.evolution import evolve_metadata
+from airflow_delta.spark.dml.assignments import Assignments
+from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
+from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
+from airflow_delta.spark.dml.merge.clauses import (
+    MATCHED,
+    NOT_MATCHED,
+    NOT_MATCHED_BY_SOURCE,
+    MergeClause,
+    resolved_assignments,
+)
+from airflow_delta.spark.dml.merge.matches import CLAUSE, Matches, find_matches, joined, numbered
+from airflow_delta.spark.dml.merge.pruning import matching_files_expression
+from airflow_delta.spark.dml.merge.result import MergeResult, merge_metrics
+from airflow_delta.spark.dml.merge.source import SOURCE_ROW, MergeSource
+from airflow_delta.spark.dml.new_values import assign, old_values
+from airflow_delta.spark.dml.new_versions import write_new_versions
+from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
+from airflow_delta.spark.dml.update import row_ids_of
+from airflow_delta.spark.reader.columns import quoted
+from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, OWN_PREFIX, SnapshotReader
+from airflow_delta.spark.writer.alignment import AlignedRows
+from airflow_delta.spark.writer.new_files import NewFiles
+from airflow_delta.spark.writer.target import redefined_target
+
+if TYPE_CHECKING:
+    from airflow_delta.engine import DeltaTable, Snapshot
+    from airflow_delta.engine.model.actions import Metadata
+    from airflow_delta.spark.writer.target import WriteTarget
+
+__all__ = ["MergeAttempt"]
+
+_INSERTED = f"{OWN_PREFIX}inserted"
+
+
+@dataclass(frozen=True)
+class MergeAttempt:
+    """A merge, as `airflow_delta.spark.dml.merge.merge.MergeBuilder` was asked for it."""
+
+    table: DeltaTable
+    source: MergeSource
+    on: Column | str
+    aliases: tuple[str, str]
+    clauses: Sequence[MergeClause]
+    merge_schema: bool
+    txn: tuple[str, int] | None
+    user_metadata: str | None
+
+    def run(self) -> MergeResult:
+        """Make the merge.
+
+        Raises:
+            DeltaError: see `MergeBuilder.execute`.
+            PySparkException: see `MergeBuilder.execute`.
+        """
+        started = time.monotonic()
+        begun = begin_change(
+            self.table,
+            "MERGE",
+            self._parameters(),
+            user_metadata=self.user_metadata,
+            removes=any(clause.then != "insert" for clause in self.clauses),
+        )
+        if (earlier := earlier_version(self.table, self.txn)) is not None:
+            return MergeResult(earlier, written=False)
+        target = self._evolved(begun)
+        with NewFiles(self.table.storage) as new_files:
+            staged = _Staging(self, target, new_files).stage()
+            changes = target.metadata != begun.metadata or staged.changes_table
+            if not changes and self.txn is None:
+                return MergeResult(target.version, written=False)
+            metrics = merge_metrics(staged, new_files, started)
+            return staged.result(commit_change(target, new_files, self.txn, metrics), new_files)
+
+    def of(self, *when: str) -> dict[int, MergeClause]:
+        """The clauses for some kinds of rows, each with its number."""
+        return {n: clause for n, clause in enumerate(self.clauses) if clause.when in when}
+
+    def _parameters(self) -> dict[str, object]:
+        names = {
+            "matchedPredicates": MATCHED,
+            "notMatchedPredicates": NOT_MATCHED,
+            "notMatchedBySourcePredicates": NOT_MATCHED_BY_SOURCE,
+        }
+        lists = {
+            name: [clause.to_json() for clause in self.of(when).values()]
+            for name, when in names.items()
+        }
+        return {"predicate": [str(self.on)], **lists}
+
+    def _evolved(self, begun: WriteTarget) -> WriteTarget:
+        """The table with the columns of the source that it lacks, if it is to get them."""
+        if not self.merge_schema:
+            return begun
+        return redefined_target(begun.transaction, self._metadata(begun.transaction.base))
+
+    def _metadata(self, base: Snapshot) -> Metadata:
+        clauses = self.of(MATCHED, NOT_MATCHED).values()
+        if any(clause.takes_all for clause in clauses):
+            return evolve_metadata(base, self.source.schema)
+        named = {
+            str(name if isinstance(name, str) else name[0]).lower()
+            for clause in clauses
+            for name in clause.values or ()
+        }
+        fields = [field for field in self.source.schema if field.name.lower() in named]
+        return evolve_metadata(base, StructType(tuple(fields)))
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What a merge has staged.
+
+    Attributes:
+        num_source_rows: the number of rows of the source.
+        matches: the pairs; None if there are none, or nothing is done to them.
+        removed: what became of the files with updated and deleted rows.
+        num_inserted: the number of rows that are inserted.
+        num_change_files: the number of change data files.
+    """
+
+    num_source_rows: int
+    matches: Matches | None = None
+    removed: RemovedRows = field(default_factory=RemovedRows)
+    num_inserted: int = 0
+    num_change_files: int = 0
+
+    @property
+    def changes_table(self) -> bool:
+        """Whether there is anything to be committed."""
+        return bool(self.removed.num_rows or self.num_inserted)
+
+    def count(self, then: str, *when: str) -> int:
+        """The number of rows of the table to which something is done."""
+        return self.matches.count(then, *when) if self.matches else 0
+
+    def result(self, version: int, new_files: NewFiles) -> MergeResult:
+        """The result of the merge whose commit is a version."""
+        return MergeResult(
+            version,
+            self.num_inserted,
+            self.count("update"),
+            self.count("delete"),
+            self.removed.num_copied_rows,
+            self.removed.num_removed_files,
+            len(new_files.adds) + self.removed.num_added_files,
+            self.removed.num_vectors_added,
+        )
+
+
+@dataclass(frozen=True)
+class _Staging:
+    merge: MergeAttempt
+    target: WriteTarget
+    new_files: NewFiles
+
+    def stage(self) -> Staged:
+        """Stage everything but the transaction identifier."""
+        merge, target = self.merge, self.target
+        assignments = self._assignments
+        expression, num_rows = matching_files_expression(
+            merge.source, target, merge.on, merge.aliases
+        )
+        inserts, own = merge.of(NOT_MATCHED), merge.of(MATCHED, NOT_MATCHED_BY_SOURCE)
+        by_source = bool(merge.of(NOT_MATCHED_BY_SOURCE))
+        transaction = target.transaction
+        files = (
+            transaction.read_table().files() if by_source else transaction.read_files(expression)
+        )
+        rows = self._reader.located_rows(files, tracked=row_ids_of(self._base)) if own else None
+        if rows is None:
+            return self._stage_inserts_alone(files, inserts, num_rows)
+        matches = find_matches(
+            rows,
+            merge.source,
+            merge.on,
+            merge.aliases,
+            own,
+            {n: values for n, values in assignments.items() if n in own},
+            target,
+            keeps_old=keeps_change_data(target),
+        )
+        matches.check_single(merge.source, table=target.table)
+        removed = RemovedRows()
+        if matches.changed:
+            removed = remove_rows(
+                merge.source.spark, merge.table, target, files, matches.changed, self.new_files
+            )
+        inserted = self._inserted(matches.rows) if inserts else None
+        return self._stage_rows(Staged(num_rows, matches, removed), inserted)
+
+    @cached_property
+    def _base(self) -> Snapshot:
+        return self.target.transaction.base
+
+    @cached_property
+    def _reader(self) -> SnapshotReader:
+        return SnapshotReader(self.merge.source.spark, self.merge.table, self._base)
+
+    @cached_property
+    def _assignments(self) -> dict[int, Assignments]:
+        """The values of the clauses that have some, by number."""
+        merge = self.merge
+        return {
+            number: resolved_assignments(
+                merge.source.spark,
+                clause,
+                self.target,
+                merge.source.schema,
+                aliases=merge.aliases,
+                evolves=merge.merge_schema,
+            )
+            for number, clause in enumerate(merge.clauses)
+            if clause.then != "delete"
+        }
+
+    def _stage_inserts_alone(
+        self, files: pa.Table, inserts: Mapping[int, MergeClause], num_rows: int
+    ) -> Staged:
+        """Stage a merge that leaves the rows of the table as they are."""
+        merge = self.merge
+        matched = joined(
+            self._reader.located_rows(files), merge.source, merge.on, merge.aliases, "inner"
+        )
+        assert inserts
+        return self._stage_rows(Staged(num_rows), self._inserted(matched))
+
+    def _inserted(self, matched: DataFrame) -> DataFrame:
+        """The rows of the source without a match to which a clause applies, with their values."""
+        merge, clauses = self.merge, self.merge.of(NOT_MATCHED)
+        ids = matched.where(F.col(SOURCE_ROW).isNotNull()).select(SOURCE_ROW).distinct()
+        alone = merge.source.rows.join(ids, SOURCE_ROW, "left_anti").alias(merge.aliases[1])
+        found = alone.withColumn(CLAUSE, numbered(alone, clauses, table=self.target.table))
+        return assign(
+            found.where(F.col(CLAUSE).isin(list(clauses))),
+            {n: self._assignments[n] for n in clauses},
+            self.target,
+            clause=CLAUSE,
+            keep=[CLAUSE],
+            old=None,
+        )
+
+    def _stage_rows(self, staged: Staged, inserted: DataFrame | None) -> Staged:
+        """Write the updated and the inserted rows, and the change data files."""
+        matches, target, new_files = staged.matches, self.target, self.new_files
+        num_updated = staged.count("update")
+        updated = matches.of(matches.numbers("update")) if matches and num_updated else None
+        needs_feed = keeps_change_data(target) and bool(
+            num_updated or staged.removed.num_added_files
+        )
+        inserted_directory = new_files.new_directory() if needs_feed else None
+        if needs_feed:
+            # In directories of their own: these files tell what the feed must say of the rows.
+            self._write(updated, None, num_updated)
+            self._write(None, inserted, staged.num_source_rows, inserted_directory)
+        else:
+            self._write(updated, inserted, num_updated + staged.num_source_rows)
+        staged = replace(staged, num_inserted=new_files.num_rows - num_updated)
+        target.transaction.add_files(new_files.adds)
+        if staged.num_inserted:
+            for name, furthest in new_files.identity_values.items():
+                target.transaction.use_identity_values(name, furthest)
+        if not needs_feed or matches is None:
+            return staged
+        return replace(
+            staged, num_change_files=self._stage_feed(matches, staged, inserted_directory)
+        )
+
+    def _stage_feed(self, matches: Matches, staged: Staged, inserted_directory: str | None) -> int:
+        target, new_files, spark = self.target, self.new_files, self.merge.source.spark
+        frames = []
+        for then, change_type in (("update", "update_preimage"), ("delete", "delete")):
+            if staged.count(then):
+                rows = old_values(matches.of(matches.numbers(then)), self._base.schema, target)
+                frames.append(changed(rows, change_type, target))
+        if staged.count("update"):
+            frames.append(
+                written(spark, new_files.directory, "update_postimage", target, new_files)
+            )
+        if staged.num_inserted and inserted_directory:
+            frames.append(written(spark, inserted_directory, "insert", target, new_files))
+        return stage_changes(frames, target, new_files)
+
+    def _write(
+        self,
+        updated: DataFrame | None,
+        inserted: DataFrame | None,
+        num_rows: int,
+        directory: str | None = None,
+    ) -> None:
+        """Write updated and inserted rows into new files, in one job."""
+        columns = [F.col(quoted(name)) for name in self.target.schema.names]
+        no_id = F.lit(None).cast("long").alias(LOCATION_ID)
+        frames = []
+        if updated is not None:
+            row_id = F.col(LOCATION_ID) if LOCATION_ID in updated.columns else no_id
+            frames.append(updated.select(*columns, row_id, F.lit(False).alias(_INSERTED)))
+        if inserted is not None:
+            frames.append(inserted.select(*columns, no_id, F.lit(True).alias(_INSERTED)))
+        if not frames:
+            return
+        first, *others = frames
+        rows = first.unionByName(others[0]) if others else first
+        write_new_versions(
+            self._aligned(rows), self.target, self.new_files, num_rows=num_rows, directory=directory
+        )
+
+    def _aligned(self, rows: DataFrame) -> AlignedRows:
+        assignments = self._assignments
+        given = {
+            name
+            for name in self.target.schema.names
+            if any(values.assigns(name) for values in assignments.values())
+        }
+        inserts = [assignments[n] for n in self.merge.of(NOT_MATCHED)]
+        made = tuple(
+            column
+            for column in identity_columns(self.target.schema)
+            if not all(values.assigns(column.name) for values in inserts)
+        )
+        tracked = row_ids_of(self._base) is not None
+        return AlignedRows(
+            rows,
+            frozenset(given),
+            made if inserts else (),
+            is_inserted=_INSERTED,
+            row_ids=LOCATION_ID if tracked else None,
+        )

@@ -1,0 +1,98 @@
+"""The source of a merge: evaluated once, and stored by Spark until the merge is done.
+
+The merge looks at the source several times: for the range of its keys, for matches, and for the rows to be
+inserted. A source that gave other rows each time, such as a query of a table that changes, would insert
+rows that were matched. So its rows are stored on the executors. A lost executor fails the merge, which
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
+from airflow_delta.spark.runtime.java_errors import storage_errors
+from airflow_delta.spark.writer.rows_schema import new_table_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SOURCE_ROW", "MergeSource", "store_source"]
+
+SOURCE_ROW = f"{OWN_PREFIX}source_row"
+"""The column of the stored source with a number for each row."""
+
+_MOST_BROADCAST = 64 << 20
+"""A source of up to so many bytes is sent to all executors, so that the table needn't be shuffled."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSource:
+    """The stored rows of a source.
+
+    Attributes:
+        spark: the session.
+        rows: the rows, with the column `SOURCE_ROW`.
+        schema: their schema without it, all nullable.
+        size_in_bytes: how much room they take in Spark's memory and on its disks.
+    """
+
+    spark: SparkSession
+    rows: DataFrame
+    schema: StructType
+    size_in_bytes: int
+
+    def for_join(self) -> DataFrame:
+        """The rows as the smaller side of a join: sent to all executors if that is cheap."""
+        threshold = str(self.spark.conf.get("spark.sql.autoBroadcastJoinThreshold"))
+        if threshold.startswith("-") or self.size_in_bytes > _MOST_BROADCAST:
+            return self.rows
+        return F.broadcast(self.rows)
+
+
+def store_source(spark: SparkSession, source: DataFrame | Any, *, table: str) -> MergeSource:
+    """Evaluate a source, and store its rows.
+
+    Args:
+        spark: the session.
+        source: the source of a merge.
+        table: the table's location, for errors.
+
+    Raises:
+        InvalidArgumentError: it is no DataFrame, or has a column whose name begins with `OWN_PREFIX`.
+        ConstraintViolationError: names of its columns differ in case alone.
+        StorageError: Spark can't read a file of it.
+        PySparkException: Spark's other errors.
+    """
+    if not isinstance(source, DataFrame):
+        raise InvalidArgumentError(
+            f"source: expected a DataFrame of Spark, found {type(source).__name__}", table=table
+        )
+    if taken := [name for name in source.columns if name.lower().startswith(OWN_PREFIX)]:
+        raise InvalidArgumentError(
+            f"the source has the columns {taken}, and names that begin with {OWN_PREFIX} are needed for "
+            "the merge: rename them",
+            table=table,
+        )
+    schema = new_table_schema(source)
+    numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
+    with storage_errors(table, "read"):
+        rows = numbered.localCheckpoint(eager=True)
+    return MergeSource(spark, rows, schema, _stored_size(spark, rows))
+
+
+def _stored_size(spark: SparkSession, rows: DataFrame) -> int:
+    """The bytes of a checkpointed DataFrame's blocks, as Spark's block manager knows them."""
+    number = rows._jdf.queryExecution().analyzed().rdd().id()  # noqa: SLF001
+    context: Any = spark.sparkContext._jsc  # noqa: SLF001
+    for info in context.sc().getRDDStorageInfo():
+        if info.id() == number:
+            return int(info.memSize()) + int(info.diskSize())
+    # Without partitions nothing is stored.
+    return 0

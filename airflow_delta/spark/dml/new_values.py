@@ -1,0 +1,327 @@
+"""Compute the new values of rows from the assignments of clauses, and keep their old ones.
+
+Each expression is evaluated once for a row, and only for rows of its own clause, so that it can't fail for
+others: first all assigned values, then their casts, then the generated columns that aren't assigned.
+
+Spec: PROTOCOL.md, "Generated Columns", "Default Columns".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.column_changes.column_paths import display_path
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.model.schema import DataType, StructField, StructType
+from airflow_delta.engine.model.schema_json import parse_schema
+from airflow_delta.spark.dml.assignments import Assignments, MissingMembers
+from airflow_delta.spark.reader.columns import quoted, spark_type
+from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
+from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
+from airflow_delta.spark.writer.alignment import absent_value, expression, without_empty
+from airflow_delta.spark.writer.casts import Cast
+
+if TYPE_CHECKING:
+    from airflow_delta.spark.writer.target import WriteTarget
+
+__all__ = ["assign", "check_resolved", "old_names", "old_values", "with_old_values"]
+
+_NEW, _OLD, _COMPUTED = f"{OWN_PREFIX}new_", f"{OWN_PREFIX}old_", f"{OWN_PREFIX}computed_"
+
+
+def with_old_values(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Add the values of a table's columns to rows once more, under names that no other table has.
+
+    Args:
+        rows: the rows, with the columns of the table.
+        schema: these columns.
+    """
+    return rows.select(
+        "*", *(F.col(quoted(field.name)).alias(f"{_OLD}{i}") for i, field in enumerate(schema))
+    )
+
+
+def old_values(rows: DataFrame, old: StructType, target: WriteTarget) -> DataFrame:
+    """The old values of rows, as columns of the table after the commit.
+
+    Args:
+        rows: rows of `with_old_values`.
+        old: the columns that were added there.
+        target: the table.
+    """
+    cast, index_of = Cast(target.table), {field.name: i for i, field in enumerate(old)}
+    return rows.select(
+        [
+            cast.column(
+                F.col(f"{_OLD}{i}"), old.fields[i].data_type, field.data_type, field.name
+            ).alias(field.name)
+            if (i := index_of.get(field.name)) is not None
+            else F.lit(None).cast(spark_type(field.data_type)).alias(field.name)
+            for field in target.schema
+        ]
+    )
+
+
+def assign(
+    rows: DataFrame,
+    clauses: Mapping[int, Assignments],
+    target: WriteTarget,
+    *,
+    clause: str,
+    keep: Sequence[str],
+    old: StructType | None,
+) -> DataFrame:
+    """Give rows their new values.
+
+    Args:
+        rows: the rows, in which the values of the clauses can be resolved; of `with_old_values` unless they
+            are new.
+        clauses: the clauses, by number.
+        target: the table.
+        clause: the column with the number of a row's clause; rows with another number get null in all
+            columns.
+        keep: further columns of ``rows`` to be kept.
+        old: the table's columns that the rows have, which are the old values; None: the rows are new, and a
+            column that isn't assigned gets its default, or null.
+
+    Returns:
+        The columns to be kept, and those of the table.
+
+    Raises:
+        InvalidArgumentError: Spark can't resolve a value.
+        ConstraintViolationError: values of a type can't be stored. Facts: columns.
+        InvalidTableError: an expression of the table is no text.
+    """
+    assigner = _Assigner(clauses, target, clause)
+    columns: list[Column | str] = [
+        *(F.col(quoted(name)) for name in keep),
+        *(
+            _when(clause, number, value).alias(alias)
+            for alias, number, value in assigner.raw_values()
+        ),
+        *(name for i in range(len(old.fields) if old else 0) if (name := f"{_OLD}{i}") not in keep),
+    ]
+    try:
+        raw = rows.select(columns)
+    except AnalysisException:
+        for assignments in clauses.values():
+            check_resolved(rows, assignments, target.table)
+        raise
+    new = raw.select(*(quoted(name) for name in keep), *assigner.columns(raw, old))
+    return assigner.with_generated(new, keep)
+
+
+def check_resolved(rows: DataFrame, assignments: Assignments, table: str) -> None:
+    """Check that Spark can resolve assigned values.
+
+    Raises:
+        InvalidArgumentError: it can't; the message names the column.
+    """
+    for path, value in assignments.values.items():
+        try:
+            rows.select(value)
+        except AnalysisException as error:
+            raise InvalidArgumentError(
+                f"Spark can't resolve the new value of {display_path(path)}: "
+                f"{str(error).strip().partition(chr(10))[0]}",
+                table=table,
+            ) from error
+
+
+def old_names(schema: StructType) -> list[str]:
+    """The names of the columns that `with_old_values` adds."""
+    return [f"{_OLD}{i}" for i in range(len(schema.fields))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Assigner:
+    clauses: Mapping[int, Assignments]
+    target: WriteTarget
+    clause: str
+
+    def raw_values(self) -> Iterator[tuple[str, int, Column]]:
+        """Every assigned value: a name for it, the number of its clause, and the column."""
+        for number, assignments in self.clauses.items():
+            for index, value in enumerate(assignments.values.values()):
+                yield f"{_NEW}{number}_{index}", number, value
+
+    def columns(self, raw: DataFrame, old: StructType | None) -> list[Column]:
+        """The columns of the table, those that must be computed still without their values."""
+        types = {
+            field.name: field.data_type
+            for field in parse_schema(
+                raw.select([c for c in raw.columns if c.startswith(_NEW)]).schema.json(),
+                "the new values",
+            )
+        }
+        index_of = {field.name: i for i, field in enumerate(old or ())}
+        found = []
+        for field in self.target.schema:
+            former = None
+            if old is not None and (i := index_of.get(field.name)) is not None:
+                former = (F.col(f"{_OLD}{i}"), old.fields[i].data_type)
+            value = None
+            for number, assignments in self.clauses.items():
+                new = self._new_value(field, number, assignments, types, former)
+                applies = F.col(self.clause) == number
+                value = F.when(applies, new) if value is None else value.when(applies, new)
+            null = F.lit(None).cast(spark_type(field.data_type))
+            found.append((null if value is None else value).alias(field.name))
+        return found
+
+    def _new_value(
+        self,
+        field: StructField,
+        number: int,
+        assignments: Assignments,
+        types: Mapping[str, DataType],
+        former: tuple[Column, DataType] | None,
+    ) -> Column:
+        refuses = assignments.missing_members is MissingMembers.REFUSED
+        cast = Cast(self.target.table, missing_members=not refuses)
+        values = {
+            path: (F.col(f"{_NEW}{number}_{i}"), types[f"{_NEW}{number}_{i}"])
+            for i, path in enumerate(assignments.values)
+            if path[0] == field.name
+        }
+        value = _Value(cast, assignments, values).of((field.name,), field, former)
+        return without_empty(value, field, self.target.partition_by)
+
+    def with_generated(self, rows: DataFrame, keep: Sequence[str]) -> DataFrame:
+        """Compute generated columns in the rows of clauses that don't assign them."""
+        table = self.target.table
+        fields = [
+            (field, missing)
+            for field in self.target.schema
+            if GENERATION_EXPRESSION in field.metadata
+            and (missing := [n for n, c in self.clauses.items() if not c.assigns(field.name)])
+        ]
+        if not fields:
+            return rows
+        computed = [
+            _when(self.clause, missing, expression(field, GENERATION_EXPRESSION, table)).alias(
+                f"{_COMPUTED}{i}"
+            )
+            for i, (field, missing) in enumerate(fields)
+        ]
+        raw = rows.select("*", *computed)
+        types = {
+            field.name: field.data_type
+            for field in parse_schema(
+                raw.select([f"{_COMPUTED}{i}" for i in range(len(fields))]).schema.json(), table
+            )
+        }
+        made = {}
+        for i, (field, missing) in enumerate(fields):
+            name = f"{_COMPUTED}{i}"
+            value = Cast(table).column(F.col(name), types[name], field.data_type, field.name)
+            value = without_empty(value, field, self.target.partition_by)
+            is_computed = F.col(self.clause).isin(missing)
+            made[field.name] = F.when(is_computed, value).otherwise(F.col(quoted(field.name)))
+        columns = [*keep, *self.target.schema.names]
+        return raw.select([made[n].alias(n) if n in made else F.col(quoted(n)) for n in columns])
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """Makes the new value of one column in the rows of one clause.
+
+    Attributes:
+        cast: casts of the table.
+        assignments: those of the clause.
+        values: the assigned values and their types, by path.
+    """
+
+    cast: Cast
+    assignments: Assignments
+    values: Mapping[SchemaPath, tuple[Column, DataType]]
+
+    def of(
+        self, path: SchemaPath, field: StructField, former: tuple[Column, DataType] | None
+    ) -> Column:
+        """The value of a column, or of a member of a struct.
+
+        Args:
+            path: its path.
+            field: the table's column or member.
+            former: the old value and its type; None if there is none.
+        """
+        name = ".".join(path)
+        if path in self.values:
+            column, found = self.values[path]
+            if self.assignments.missing_members is MissingMembers.KEPT and former is not None:
+                return self._merged(column, found, former, field.data_type, name)
+            return self.cast.column(column, found, field.data_type, name)
+        if isinstance(field.data_type, StructType) and self.assignments.assigns_inside(path):
+            # As in Delta Spark, a struct that was null becomes one whose other members are null.
+            return F.struct(
+                *(
+                    self.of((*path, member.name), member, _member(former, member)).alias(
+                        member.name
+                    )
+                    for member in field.data_type
+                )
+            )
+        if former is None:
+            return absent_value(field, self.cast)
+        return Cast(self.cast.table).column(*former, field.data_type, name)
+
+    def _merged(
+        self,
+        column: Column,
+        found: DataType,
+        former: tuple[Column, DataType],
+        wanted: DataType,
+        path: str,
+    ) -> Column:
+        """A new value, in whose structs members that it lacks are the old ones."""
+        if not isinstance(found, StructType) or not isinstance(wanted, StructType):
+            return Cast(self.cast.table).column(column, found, wanted, path)
+        given = {field.name.lower(): field for field in found}
+        members = []
+        for member in wanted:
+            old, new = _member(former, member), given.get(member.name.lower())
+            name = f"{path}.{member.name}"
+            if new is None:
+                null = F.lit(None).cast(spark_type(member.data_type))
+                value = (
+                    null
+                    if old is None
+                    else Cast(self.cast.table).column(*old, member.data_type, name)
+                )
+            elif old is None:
+                value = Cast(self.cast.table).column(
+                    column.getField(new.name), new.data_type, member.data_type, name
+                )
+            else:
+                value = self._merged(
+                    column.getField(new.name), new.data_type, old, member.data_type, name
+                )
+            members.append(value.alias(member.name))
+        has_old = any(member.name.lower() not in given for member in wanted)
+        is_null = column.isNull() & former[0].isNull() if has_old else column.isNull()
+        return F.when(~is_null, F.struct(*members))
+
+
+def _member(
+    former: tuple[Column, DataType] | None, member: StructField
+) -> tuple[Column, DataType] | None:
+    """The old value of a struct's member, and its type; None if the struct had no such member."""
+    if former is None or not isinstance(former[1], StructType):
+        return None
+    for field in former[1]:
+        if field.name.lower() == member.name.lower():
+            return former[0].getField(field.name), field.data_type
+    return None
+
+
+def _when(clause: str, numbers: int | Sequence[int], value: Column) -> Column:
+    wanted = [numbers] if isinstance(numbers, int) else list(numbers)
+    return F.when(F.col(clause).isin(wanted), value)

@@ -1,0 +1,92 @@
+"""Catalyst, Spark's own trees of plans and expressions, as far as conditions on a table need them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.classic.column import Column as ClassicColumn
+
+__all__ = [
+    "Tree",
+    "analyzed_condition",
+    "catalyst",
+    "conjuncts",
+    "is_fixed",
+    "kind",
+    "operands",
+    "resolved_column",
+]
+
+Tree: TypeAlias = Any
+"""A Catalyst tree in the JVM."""
+
+
+def analyzed_condition(spark: SparkSession, schema: T.StructType, condition: Column | str) -> Tree:
+    """Resolve a condition with the columns of a schema.
+
+    Args:
+        spark: the session.
+        schema: the columns.
+        condition: a condition as for `DataFrame.where`.
+
+    Returns:
+        Spark's plan, a ``Filter`` for most conditions, of an empty relation with these columns.
+
+    Raises:
+        AnalysisException: Spark can't resolve the condition.
+    """
+    nothing = spark.createDataFrame([], schema)
+    return nothing.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
+
+
+def resolved_column(rows: DataFrame, column: Column) -> Column:
+    """Bind the names in a column to the columns of a DataFrame, whatever others it is joined with later.
+
+    Args:
+        rows: the DataFrame.
+        column: a column over it.
+
+    Raises:
+        AnalysisException: Spark can't resolve the column.
+    """
+    plan: Tree = rows.select(column.alias("bound"))._jdf.queryExecution().analyzed()  # noqa: SLF001
+    jvm: Any = rows.sparkSession._jvm  # noqa: SLF001
+    expression = plan.projectList().apply(0).child()
+    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+
+def catalyst(spark: SparkSession) -> Any:
+    """Catalyst's package in the JVM."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    return jvm.org.apache.spark.sql.catalyst
+
+
+def conjuncts(condition: Tree) -> list[Tree]:
+    """The operands of a conjunction; the condition itself if it is none."""
+    return operands(condition, "And")
+
+
+def operands(condition: Tree, of: str) -> list[Tree]:
+    """The operands of nested nodes of one kind; without recursion, because a long list is a deep tree."""
+    found, stack = [], [condition]
+    while stack:
+        part = stack.pop()
+        if kind(part) == of:
+            stack += [part.right(), part.left()]
+        else:
+            found.append(part)
+    return found
+
+
+def is_fixed(part: Tree, spark: SparkSession) -> bool:
+    """Whether a condition always has the same value for a row."""
+    pattern = catalyst(spark).trees.TreePattern
+    changing = (pattern.CURRENT_LIKE(), pattern.PLAN_EXPRESSION(), pattern.PYTHON_UDF())
+    return part.deterministic() and not any(map(part.containsPattern, changing))
+
+
+def kind(node: Tree) -> str:
+    """The name of a node's class, such as ``And``."""
+    return str(node.getClass().getSimpleName())
