@@ -40,6 +40,7 @@ POLICY = {
     "CorruptLogError": "fail",
     "InvalidTableError": "fail",
     "DeletionVectorError": "fail",
+    "DataFileError": "fail",
     "ChangesNotAvailableError": "fail",
     "OutsidePathError": "fail",
     "UnsupportedFeatureError": "fail",
