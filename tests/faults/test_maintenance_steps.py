@@ -17,6 +17,7 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaWarning, StorageError
 from airflow_delta.engine.maintenance.checkpoint import execution as checkpointing
+from tests.deep import deep_but_for
 from tests.faults.killed import Killer
 from tests.faults.maintenance_jobs import STATES, Job, examine, jobs, shape, small_files
 from tests.faulty_storage import READS, STREAMED, Call, Crash, Fault, FaultyStorage, How
@@ -116,7 +117,12 @@ def killer() -> Iterator[Killer]:
     killer.close()
 
 
-@pytest.mark.parametrize("name", ["classic, from the previous one", "v2, from the previous one"])
+@pytest.mark.parametrize(
+    "name",
+    deep_but_for(
+        ["classic, from the previous one", "v2, from the previous one"], "v2, from the previous one"
+    ),
+)
 def test_a_job_survives_kill_9(name: str, killer: Killer, tmp_path: Path) -> None:
     """In a directory and for real, before each step that changes it."""
     job = JOBS[name]

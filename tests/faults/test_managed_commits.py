@@ -33,6 +33,7 @@ from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.storage.base import Capabilities, Storage
 from airflow_delta.engine.storage.memory import MemoryStorage
 from airflow_delta.engine.transaction import commit_loop
+from tests.deep import deep_but_for
 from tests.faults.commit_jobs import append
 from tests.faults.managed_jobs import (
     JOBS,
@@ -430,7 +431,9 @@ def test_what_takes_put_if_absent_is_refused_without_it(job: Job, start: World) 
 _KILLED = JOBS.keys() - {"backfill a part", "hand over again", "take back"}
 
 
-@pytest.mark.parametrize("name", sorted(_KILLED))
+@pytest.mark.parametrize(
+    "name", deep_but_for(sorted(_KILLED), "commit, each third is backfilled", "hand over")
+)
 def test_a_job_survives_kill_9(name: str, tmp_path: Path) -> None:
     """In a directory and a database, for real, before each step that changes one of them."""
     job, template = JOBS[name], Place(tmp_path / "template")
