@@ -12,8 +12,8 @@ demo: setup
 test: setup azurite delta-spark hadoop-aws postgres
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m "not deep"
 
-# Tests that take too long to run after each change: many cases of the fuzzer and of races, killed jobs, and
-# more tables for Delta Spark.
+# Tests that take too long to run after each change: many cases of the fuzzer and of races, killed processes,
+# more tables for Delta Spark, DAGs whose tasks start Spark, and most jobs on a cluster.
 test-deep: setup azurite delta-spark hadoop-aws postgres
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m deep \
 		$$(grep -rlE "mark\.deep|deep_but_for" tests --include="test_*.py")

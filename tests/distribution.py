@@ -5,7 +5,7 @@ that ask for Delta Spark stay together as well, and so do the others that ask fo
 that ask for a cluster: until a JVM has compiled itself it costs more than most of these tests, and so there
 is one of each, not one in each process.
 
-The deep tests of a file are given out one by one: there are few, and each takes minutes.
+Where deep tests are run, those of a file are given out one by one: there are few, and each takes long.
 
 Those of a JVM begin, and what the engine's own tests, many and short, fill the gaps with comes last: who is
 left with a long file at the end lets all others wait. pytest-xdist would go by the number of tests.
@@ -42,7 +42,7 @@ class Distribution(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0]
         group = _group(file)
-        return nodeid if group == file and _has_deep_tests(file) else group
+        return nodeid if group == file and self.config.option.markexpr == "deep" else group
 
 
 def place(nodeid: str) -> int:
@@ -57,10 +57,6 @@ def place(nodeid: str) -> int:
 def _group(file: str) -> str:
     asked = (group for group, fixture in _JVMS.items() if fixture in _text(file))
     return next(asked, file)
-
-
-def _has_deep_tests(file: str) -> bool:
-    return "@pytest.mark.deep" in _text(file)
 
 
 @cache

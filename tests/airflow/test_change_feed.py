@@ -323,6 +323,7 @@ def test_a_kill_ends_the_job(table: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert killed == [1]
 
 
+@pytest.mark.deep
 def test_the_example_dag_over_three_runs(
     airflow_database: Path, table: str, tmp_path: Path
 ) -> None:

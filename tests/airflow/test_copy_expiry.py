@@ -354,6 +354,7 @@ def test_the_longest_expiry_of_the_operator_can_be_asked_for() -> None:
         as_duration_ms(LONGEST_EXPIRY_MS / 1000 + 1, name="expire_after")
 
 
+@pytest.mark.deep
 def test_a_run_makes_its_copy_and_deletes_those_that_have_expired(lake: Path) -> None:
     """With a real job."""
     files_copy(lake, "sales_1", expires=LONG_AGO)

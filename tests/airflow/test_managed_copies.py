@@ -146,6 +146,7 @@ def test_a_checkpoint_by_spark_finds_what_is_backfilled_first(
     assert carriers(asked["environment"], owner_file) == []
 
 
+@pytest.mark.deep
 def test_spark_commits_to_a_managed_table_by_its_owner(
     owner_file: Path, tmp_path: Path, sales_copy: Path
 ) -> None:

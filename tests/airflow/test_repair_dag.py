@@ -72,6 +72,7 @@ def test_a_feature_is_dropped_with_its_history_when_a_day_has_passed(
     assert (returned["restore"], features(table)) == (None, set())
 
 
+@pytest.mark.deep
 def test_deletion_vectors_are_dropped_with_spark_and_nobody_waits(
     dag: Any, golden_case: Callable[[str], Path], tmp_path: Path
 ) -> None:

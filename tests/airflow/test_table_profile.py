@@ -184,6 +184,7 @@ def grow(table: Path, rows: dict[str, list[Any]], mode: Any = "append") -> None:
     write_deltalake(table, pa.table(rows), mode=mode)
 
 
+@pytest.mark.deep
 def test_the_example_dag_run_by_run(airflow_database: Path, tmp_path: Path) -> None:
     """Spark itself makes the first profile; the others are about what the check does with them."""
     table = tmp_path / "table"

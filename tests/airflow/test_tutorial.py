@@ -53,6 +53,7 @@ def test_the_dag_on_local_files(shell: Shell, tmp_path: Path) -> None:
     assert sorted(rows_by_peer(table), key=lambda row: row["id"]) == ORDERS
 
 
+@pytest.mark.deep
 def test_the_same_dag_in_s3(shell: Shell, tmp_path: Path) -> None:
     settings, connect, make, run = blocks(6, "bash")
     made, ran = blocks(6, "text")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable as Peer
 
 from airflow_delta.copies.marker import MARKER, CopyMarker
@@ -23,6 +24,7 @@ def load_dag() -> Any:
     return bag.dags["delta_version_copy"]
 
 
+@pytest.mark.deep
 def test_a_run_copies_to_a_place_of_its_own(airflow_database: Path, tmp_path: Path) -> None:
     write_sales(tmp_path / "sales", version=2)
     (tmp_path / "pins").mkdir()

@@ -40,6 +40,7 @@ def test_an_executor_without_pyarrow(
     assert sorted((sales_copy / "_delta_log").iterdir()) == before
 
 
+@pytest.mark.deep
 def test_a_killed_job_lets_go_of_its_executors_and_leaves_no_half_target(
     run: Run, cluster: Cluster, sales_copy: Path, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable as Peer
 from deltalake import write_deltalake
 
@@ -61,6 +62,7 @@ def test_a_copy_as_a_table(run: Run, sales: Path, tmp_path: Path, cluster: Clust
     assert len({file.parents[2] for file in cluster.executor_files(application)}) == 2
 
 
+@pytest.mark.deep
 def test_a_change_feed(run: Run, tmp_path: Path) -> None:
     table, target = str(tmp_path / "table"), tmp_path / "changes"
     on = {"delta.enableChangeDataFeed": "true"}
@@ -76,6 +78,7 @@ def test_a_change_feed(run: Run, tmp_path: Path) -> None:
     assert len(keys) == 6
 
 
+@pytest.mark.deep
 def test_a_vacuum(run: Run, sales_copy: Path) -> None:
     orphans = [sales_copy / name for name in ("a.parquet", "sub/b.parquet")]
     for orphan in orphans:
@@ -90,6 +93,7 @@ def test_a_vacuum(run: Run, sales_copy: Path) -> None:
     assert ids(sales_copy) == list(range(5, 30))
 
 
+@pytest.mark.deep
 def test_a_feature_is_rewritten_out_of_the_files(run: Run, tmp_path: Path) -> None:
     root = str(tmp_path / "t")
     write_deltalake(root, pa.table({"id": pa.array(range(6), pa.int64())}))
@@ -108,6 +112,7 @@ def test_a_feature_is_rewritten_out_of_the_files(run: Run, tmp_path: Path) -> No
     assert pa.table(Peer(root).scan().read_all())["id"].sort().to_pylist() == [0, 2, 3, 5]
 
 
+@pytest.mark.deep
 def test_a_profile_where_more_is_known_of_files_than_a_message_holds(
     run: Run, tmp_path: Path
 ) -> None:

@@ -176,6 +176,7 @@ def check(looks: Looks, told: Mapping[str, str]) -> None:
     assert not shown
 
 
+@pytest.mark.deep
 def test_a_checkpoint_with_the_python_of_an_archive(
     looks: Looks,
     conf: dict[str, str],

@@ -50,7 +50,7 @@ def told(root: Path, version: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "clauses",
     [
-        "",
+        pytest.param("", marks=pytest.mark.deep),
         (
             "PARTITIONED BY (part) TBLPROPERTIES ('delta.columnMapping.mode' = 'name',"
             " 'delta.enableDeletionVectors' = 'true')"

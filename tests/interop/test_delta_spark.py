@@ -41,7 +41,7 @@ _ROWS = (
 )
 
 
-@pytest.fixture(scope="module", params=deep_but_for(_PROPERTIES, "classic", "v2"))
+@pytest.fixture(scope="module", params=deep_but_for(_PROPERTIES, "v2"))
 def spark_table(
     request: pytest.FixtureRequest,
     delta_spark: DeltaSpark,

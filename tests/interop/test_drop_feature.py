@@ -120,9 +120,7 @@ def moved(table: Path, name: str) -> Path:
     return Path(shutil.copytree(table, table.with_name(name)))
 
 
-@pytest.mark.parametrize(
-    "feature", deep_but_for(CASES, "deletionVectors", "v2Checkpoint", "columnMapping")
-)
+@pytest.mark.parametrize("feature", deep_but_for(CASES, "deletionVectors"))
 def test_delta_spark_reads_both_sides_of_a_drop(
     delta_spark: DeltaSpark, tmp_path: Path, feature: str
 ) -> None:
@@ -155,6 +153,7 @@ def test_delta_spark_reads_both_sides_of_a_drop(
         assert sorted(json.dumps([*row.values()]) for row in batch) == expected
 
 
+@pytest.mark.deep
 def test_delta_spark_goes_on_from_our_drop(delta_spark: DeltaSpark, tmp_path: Path) -> None:
     """It sees the boundary, moves it by a drop of its own, and keeps what it protects."""
     table = tmp_path / "table"

@@ -238,7 +238,14 @@ def let_deltalake_write(table: Managed) -> None:
     table.check()
 
 
-@pytest.mark.parametrize(("backfill", "backfilled"), [("1", 3), ("2", 2), ("direct", 3)])
+@pytest.mark.parametrize(
+    ("backfill", "backfilled"),
+    [
+        pytest.param("1", 3, marks=pytest.mark.deep),
+        ("2", 2),
+        pytest.param("direct", 3, marks=pytest.mark.deep),
+    ],
+)
 def test_a_table_that_never_was_without_an_owner_is_taken_back(
     table: Managed, backfill: str, backfilled: int
 ) -> None:

@@ -194,7 +194,7 @@ def test_delta_spark_deletes_the_same(by_spark: Path, delta_spark: DeltaSpark) -
     assert spark_dry_run(delta_spark, by_spark, "LITE") == paths(lite) == paths(made) - left_behind
 
 
-@pytest.mark.parametrize("mode", ["full", "lite"])
+@pytest.mark.parametrize("mode", deep_but_for(["full", "lite"], "full"))
 def test_delta_spark_reads_what_we_have_vacuumed(
     by_spark: Path, delta_spark: DeltaSpark, mode: Any
 ) -> None:
@@ -214,6 +214,7 @@ def test_delta_spark_reads_what_we_have_vacuumed(
     assert spark_dry_run(delta_spark, fresh, "LITE") == paths(plan(fresh, mode="lite")) != set()
 
 
+@pytest.mark.deep
 def test_we_go_on_from_a_vacuum_of_delta_spark(by_spark: Path, delta_spark: DeltaSpark) -> None:
     name = f"delta.`{by_spark}`"
     newest = DeltaTable(str(by_spark)).latest_version()

@@ -14,7 +14,6 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ChangesNotAvailableError
 from airflow_delta.spark import read_changes
-from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
 from tests.spark.conftest import rows_of
 
@@ -90,7 +89,8 @@ def test_deletes_updates_merges_and_restores(
         assert counted(rows_of(read_changes(spark, root, start, end))) == counted(wanted)
 
 
-@pytest.mark.parametrize("mode", deep_but_for(["name", "id"], "name"))
+@pytest.mark.deep
+@pytest.mark.parametrize("mode", ["name", "id"])
 def test_mapped_columns(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path, mode: str
 ) -> None:

@@ -98,6 +98,7 @@ def row_ids(peer: DeltaSpark, root: Path) -> list[int]:
     return sorted(row["r"] for row in told)
 
 
+@pytest.mark.deep
 def test_a_clone_of_all_sorts_of_features_follows_its_source(
     spark: SparkSession,
     delta_spark: DeltaSpark,

@@ -54,6 +54,7 @@ def test_missing_parameters_are_named() -> None:
         copy_request({"table_uri": "/t"})
 
 
+@pytest.mark.deep
 def test_the_job_runs_as_spark_submit_starts_it(tmp_path: Path) -> None:
     """From a zip of the package, as a submission ships it; not from this checkout."""
     table, target, result = tmp_path / "table", tmp_path / "copy", tmp_path / "result.json"
