@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
-__all__ = ["Tree", "analyzed_condition", "catalyst", "conjuncts", "is_fixed", "kind", "operands"]
+__all__ = [
+    "Tree",
+    "analyzed_condition",
+    "catalyst",
+    "column_of",
+    "conjuncts",
+    "is_fixed",
+    "is_repeatable",
+    "kind",
+    "operands",
+    "resolved_on",
+]
 
 Tree: TypeAlias = Any
 """A Catalyst tree in the JVM."""
@@ -37,6 +48,26 @@ def catalyst(spark: SparkSession) -> Any:
     return jvm.org.apache.spark.sql.catalyst
 
 
+def column_of(part: Tree, spark: SparkSession) -> Column:
+    """A resolved expression as a column, for DataFrames whose plans have the columns in it."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(part))
+
+
+def resolved_on(rows: DataFrame, column: Column) -> Column:
+    """Resolve a column with some rows, for DataFrames that are made of them, which may have more columns.
+
+    Args:
+        rows: the rows.
+        column: a value of each row.
+
+    Raises:
+        AnalysisException: Spark can't resolve it.
+    """
+    plan = rows.select(column.alias("value"))._jdf.queryExecution().analyzed()  # noqa: SLF001
+    return column_of(plan.projectList().head().child(), rows.sparkSession)
+
+
 def conjuncts(condition: Tree) -> list[Tree]:
     """The operands of a conjunction; the condition itself if it is none."""
     return operands(condition, "And")
@@ -52,6 +83,12 @@ def operands(condition: Tree, of: str) -> list[Tree]:
         else:
             found.append(part)
     return found
+
+
+def is_repeatable(part: Tree, spark: SparkSession) -> bool:
+    """Whether a condition has the same value for a row each time that one query evaluates it."""
+    subquery = catalyst(spark).trees.TreePattern.PLAN_EXPRESSION()
+    return bool(part.deterministic()) and not part.containsPattern(subquery)
 
 
 def is_fixed(part: Tree, spark: SparkSession) -> bool:

@@ -16,11 +16,12 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.spark.dml.assignments import Assignments, parse_assignments
+from airflow_delta.spark.dml.expressions import check_repeatable
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from airflow_delta.spark.writer.target import WriteTarget
 
@@ -30,6 +31,7 @@ __all__ = [
     "NOT_MATCHED_BY_SOURCE",
     "MergeClause",
     "check_clauses",
+    "check_expressions",
     "resolved_assignments",
 ]
 
@@ -66,6 +68,11 @@ class MergeClause:
     def takes_all(self) -> bool:
         """Whether all columns are taken from the source."""
         return self.then != "delete" and self.values is None
+
+    @property
+    def argument(self) -> str:
+        """What the values are, for errors."""
+        return f"the values of a clause for {self.when}"
 
     def to_json(self) -> dict[str, str]:
         """The clause in ``operationParameters``, as Delta Spark writes it."""
@@ -115,6 +122,41 @@ def check_clauses(clauses: Sequence[MergeClause], *, table: str) -> None:
             closed.add(clause.when)
 
 
+def check_expressions(
+    clauses: Mapping[int, MergeClause],
+    assignments: Mapping[int, Assignments],
+    own: DataFrame,
+    other: DataFrame,
+    *,
+    table: str,
+) -> None:
+    """Check the conditions and values of clauses with the columns that they may name.
+
+    Args:
+        clauses: the clauses, by number.
+        assignments: the values of those that have some.
+        own: rows with the columns of the table, under its name in expressions; they aren't evaluated.
+        other: rows with the columns of the source, under its name.
+        table: the table's location, for errors.
+
+    Raises:
+        InvalidArgumentError: Spark can't resolve an expression; a condition isn't the same for a row each
+            time, or has a subquery; or a value isn't one for each row by itself.
+    """
+    scopes = {
+        MATCHED: (own.join(other), "the table and the source"),
+        NOT_MATCHED: (other, "the source"),
+        NOT_MATCHED_BY_SOURCE: (own, "the table"),
+    }
+    for number, clause in clauses.items():
+        rows, of = scopes[clause.when]
+        if clause.condition is not None:
+            what = f"the condition {clause.condition} of a clause for {clause.when}"
+            check_repeatable(rows, clause.condition, what, of, table=table)
+        if number in assignments:
+            assignments[number].check(rows, of, table=table)
+
+
 def resolved_assignments(
     spark: SparkSession,
     clause: MergeClause,
@@ -141,12 +183,11 @@ def resolved_assignments(
         ConstraintViolationError: see `parse_assignments`.
     """
     inserts = clause.then == "insert"
-    argument = f"the values of a clause for {clause.when}"
     values = clause.values
     if values is None:
         values = _all_values(target, source, aliases[1], inserts=inserts, evolves=evolves)
     found = parse_assignments(
-        spark, values, target, argument=argument, alias=aliases[0], inserts=inserts
+        spark, values, target, argument=clause.argument, alias=aliases[0], inserts=inserts
     )
     if clause.takes_all and evolves and not inserts:
         return Assignments(found.values, keeps_members=True)
