@@ -32,6 +32,7 @@ __all__ = [
     "as_required_text",
     "as_spark_conf",
     "as_text",
+    "as_texts",
     "as_timestamp",
     "as_version",
     "as_version_or_before",
@@ -92,6 +93,20 @@ def as_spark_conf(value: Mapping[str, Any] | None, *, name: str) -> Mapping[str,
         if not isinstance(item, str | int | float):
             raise _wrong(f"{name}[{key!r}]", "a text or a number", item)
     return given
+
+
+def as_texts(value: Mapping[str, Any] | None, *, name: str) -> dict[str, str] | None:
+    """Texts by name, from texts, numbers and booleans; None for none. Values that are None are left out."""
+    given = _mapping(value, name=name, expected='a dictionary of texts such as {"header": "true"}')
+    if given is None:
+        return None
+    for key, item in given.items():
+        if not isinstance(item, str | int | float):
+            raise _wrong(f"{name}[{key!r}]", "a text, a number or a boolean", item)
+    return {
+        key: str(item).lower() if isinstance(item, bool) else str(item)
+        for key, item in given.items()
+    }
 
 
 def as_timestamp(value: str | int | datetime | None, *, name: str) -> str | int | None:
@@ -182,6 +197,7 @@ def choice(*values: str, default: str | None) -> Callable[..., Any]:
     """
 
     def read(value: str | None, *, name: str) -> str | None:
+        """Check that the value is one of the texts."""
         if value is not None and value not in values:
             raise _wrong(name, f"one of {', '.join(values)}", value)
         return default if value is None else value
@@ -196,6 +212,7 @@ def flag(*, default: bool) -> Callable[..., Any]:
     """
 
     def read(value: str | bool | None, *, name: str) -> bool:
+        """Take the value as true or false, in any case."""
         if value is None:
             return default
         found = _FLAGS.get(str(value).strip().lower())
@@ -215,6 +232,7 @@ def switch(*, default: bool) -> Callable[..., Any]:
     """
 
     def read(value: bool | None, *, name: str) -> bool:
+        """Check that the value isn't a text."""
         if value is not None and not isinstance(value, bool):
             raise _wrong(name, "True or False (it isn't templated)", value)
         return default if value is None else value

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import ParseException
@@ -23,14 +24,22 @@ from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import DataType, StructField, StructType
 from airflow_delta.spark.dml.expressions import check_values
-from airflow_delta.spark.reader.catalyst import resolved_on
+from airflow_delta.spark.reader.catalyst import resolved_column
 from airflow_delta.spark.writer.alignment import absent_value
 from airflow_delta.spark.writer.casts import Cast
 
 if TYPE_CHECKING:
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["Assignments", "find_column", "parse_assignments", "spellings"]
+__all__ = ["Assignments", "MissingMembers", "find_column", "parse_assignments", "spellings"]
+
+
+class MissingMembers(Enum):
+    """What becomes of the members of a struct that a new value lacks."""
+
+    REFUSED = "refused"
+    NULL = "null"
+    KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +48,11 @@ class Assignments:
 
     Attributes:
         values: the new values, by the path of the column in the table's spelling.
-        keeps_members: whether members of structs that a new value lacks keep their old values.
+        missing_members: what becomes of members of structs that a new value lacks.
     """
 
     values: Mapping[SchemaPath, Column]
-    keeps_members: bool = False
+    missing_members: MissingMembers = MissingMembers.REFUSED
 
     def check(self, rows: DataFrame, of: str, *, table: str) -> None:
         """Check the values before anything is done; the message of an error names the column.
@@ -65,7 +74,7 @@ class Assignments:
         Args:
             rows: the rows with the columns that the values may name.
         """
-        values = {path: resolved_on(rows, value) for path, value in self.values.items()}
+        values = {path: resolved_column(rows, value) for path, value in self.values.items()}
         return replace(self, values=values)
 
     def assigns(self, name: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.classic.column import Column as ClassicColumn
 
 __all__ = [
     "Tree",
@@ -17,7 +18,7 @@ __all__ = [
     "is_repeatable",
     "kind",
     "operands",
-    "resolved_on",
+    "resolved_column",
 ]
 
 Tree: TypeAlias = Any
@@ -42,6 +43,20 @@ def analyzed_condition(spark: SparkSession, schema: T.StructType, condition: Col
     return nothing.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
+def resolved_column(rows: DataFrame, column: Column) -> Column:
+    """Bind the names in a column to the columns of a DataFrame, whatever others it is joined with later.
+
+    Args:
+        rows: the DataFrame.
+        column: a column over it.
+
+    Raises:
+        AnalysisException: Spark can't resolve the column.
+    """
+    plan: Tree = rows.select(column.alias("bound"))._jdf.queryExecution().analyzed()  # noqa: SLF001
+    return column_of(plan.projectList().apply(0).child(), rows.sparkSession)
+
+
 def catalyst(spark: SparkSession) -> Any:
     """Catalyst's package in the JVM."""
     jvm: Any = spark._jvm  # noqa: SLF001
@@ -51,21 +66,7 @@ def catalyst(spark: SparkSession) -> Any:
 def column_of(part: Tree, spark: SparkSession) -> Column:
     """A resolved expression as a column, for DataFrames whose plans have the columns in it."""
     jvm: Any = spark._jvm  # noqa: SLF001
-    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(part))
-
-
-def resolved_on(rows: DataFrame, column: Column) -> Column:
-    """Resolve a column with some rows, for DataFrames that are made of them, which may have more columns.
-
-    Args:
-        rows: the rows.
-        column: a value of each row.
-
-    Raises:
-        AnalysisException: Spark can't resolve it.
-    """
-    plan = rows.select(column.alias("value"))._jdf.queryExecution().analyzed()  # noqa: SLF001
-    return column_of(plan.projectList().head().child(), rows.sparkSession)
+    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(part))
 
 
 def conjuncts(condition: Tree) -> list[Tree]:

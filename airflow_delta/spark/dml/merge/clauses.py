@@ -7,7 +7,7 @@ for rows of the table that match none. The first clause whose condition is true 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.schema import StructType
-from airflow_delta.spark.dml.assignments import Assignments, parse_assignments
+from airflow_delta.spark.dml.assignments import Assignments, MissingMembers, parse_assignments
 from airflow_delta.spark.dml.expressions import check_repeatable
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
@@ -189,9 +189,10 @@ def resolved_assignments(
     found = parse_assignments(
         spark, values, target, argument=clause.argument, alias=aliases[0], inserts=inserts
     )
-    if clause.takes_all and evolves and not inserts:
-        return Assignments(found.values, keeps_members=True)
-    return found
+    if not evolves:
+        return found
+    keeps = clause.takes_all and not inserts
+    return replace(found, missing_members=MissingMembers.KEPT if keeps else MissingMembers.NULL)
 
 
 def _all_values(

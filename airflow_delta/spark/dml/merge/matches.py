@@ -28,7 +28,7 @@ from airflow_delta.spark.dml.new_values import (
     with_old_values,
 )
 from airflow_delta.spark.dml.row_store import RowStore
-from airflow_delta.spark.reader.catalyst import resolved_on
+from airflow_delta.spark.reader.catalyst import resolved_column
 from airflow_delta.spark.reader.snapshot_reader import (
     LOCATION_FILE,
     LOCATION_ID,
@@ -177,27 +177,23 @@ def find_matches(
     schema, table = target.base.schema, target.table
     by_source = {n: c for n, c in clauses.items() if c.when == NOT_MATCHED_BY_SOURCE}
     matched = {n: c for n, c in clauses.items() if c.when == MATCHED}
-    pairs = joined(
-        with_old_values(rows, schema), source, on, aliases, "left" if by_source else "inner"
-    )
+    rows = with_old_values(rows, schema)
+    own = rows.alias(aliases[0])
+    pairs = joined(rows, source, on, aliases, "left" if by_source else "inner")
     number = numbered(matched)
     if by_source:
-        # Resolved with the table alone: the source may have columns of the same names.
-        own, is_match = rows.alias(aliases[0]), F.col(SOURCE_ROW).isNotNull()
-        alone = resolved_on(own, numbered(by_source))
+        # These see the columns of the table alone, also where the source has some of the same names.
+        is_match, alone = F.col(SOURCE_ROW).isNotNull(), resolved_column(own, numbered(by_source))
         number = F.when(is_match, number).otherwise(alone)
-        assignments = {
-            n: values.resolved_on(own) if n in by_source else values
-            for n, values in assignments.items()
-        }
     found = pairs.withColumn(CLAUSE, number)
     if by_source:
         found = found.where(is_match | (F.col(CLAUSE) != _NONE))
     keep = [LOCATION_FILE, LOCATION_ROW, CLAUSE, SOURCE_ROW]
     keep += [LOCATION_ID] if LOCATION_ID in rows.columns else []
     keep += old_names(schema) if keeps_old else []
-    if assignments:
-        found = assign(found, assignments, target, clause=CLAUSE, keep=keep, old=schema)
+    bound = {n: a if n in matched else a.resolved_on(own) for n, a in assignments.items()}
+    if bound:
+        found = assign(found, bound, target, clause=CLAUSE, keep=keep, old=schema)
     else:
         found = found.select(keep)
     stored = store.store(found)
