@@ -139,14 +139,7 @@ def _value(value: Any, field: StructField, cast: Cast, argument: str) -> Column:
     if isinstance(value, str):
         if value.strip().upper() == "DEFAULT":
             return absent_value(field, cast)
-        try:
-            return F.expr(value)
-        except ParseException as error:
-            raise InvalidArgumentError(
-                f"{argument}: Spark can't parse the value of {field.name!r}: "
-                f"{str(error).strip().partition(chr(10))[0]}",
-                table=cast.table,
-            ) from error
+        return F.expr(value)
     if value is None or isinstance(value, bool | int | float):
         return F.lit(value)
     raise InvalidArgumentError(

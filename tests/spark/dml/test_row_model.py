@@ -431,16 +431,29 @@ def check_feed(model: Model) -> None:
             assert found[version] == expected, version
 
 
-@pytest.mark.parametrize("seed", deep_but_for(range(12), 0))
-@pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["unpartitioned", "partitioned"])
-@pytest.mark.parametrize("properties", TABLES.values(), ids=TABLES.keys())
+CASES = [
+    (kind, partitioning, seed)
+    for kind in TABLES
+    for partitioning in ("unpartitioned", "partitioned")
+    for seed in range(12)
+]
+IN_SHORT = [
+    ("plain", "unpartitioned", 0),
+    ("feed", "partitioned", 0),
+    ("vectors, feed, mapping, row ids", "partitioned", 0),
+    ("feed, mapping by id, row ids", "unpartitioned", 0),
+    ("vectors, row ids", "partitioned", 0),
+]
+
+
+@pytest.mark.parametrize("case", deep_but_for(CASES, *IN_SHORT), ids=str)
 def test_rows_are_those_of_the_model_at_every_version(
     spark: SparkSession,
     tmp_path: Path,
-    properties: Mapping[str, str],
-    partition_by: list[str],
-    seed: int,
+    case: tuple[str, str, int],
 ) -> None:
+    kind, partitioning, seed = case
+    properties, partition_by = TABLES[kind], ["p"] if partitioning == "partitioned" else []
     rng = random.Random(f"{sorted(properties)} {partition_by} {seed}")
     model = Model(spark, tmp_path, rng, partition_by)
     model.create(partition_by=partition_by, properties=properties)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
-from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
+from airflow_delta.engine.model.schema import INTEGER, LONG, STRING, StructField, StructType
 from airflow_delta.spark import read_changes, read_snapshot, update, write
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 
@@ -78,14 +78,20 @@ def test_rows_that_would_break_a_rule(
 ) -> None:
     rules = {"delta.constraints.positive": "v > 0", **FEED, **properties}
     varchar = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}
-    rows = spark.sql("SELECT id, 1 AS v, 'abc' AS s FROM range(4)").withMetadata("s", varchar)
-    write(rows.coalesce(1), str(tmp_path), properties=rules)
+    schema = (
+        StructField("id", LONG),
+        StructField("v", INTEGER),
+        StructField("s", STRING, metadata=varchar),
+    )
+    DeltaTable.create(str(tmp_path), StructType(schema), properties=rules)
+    rows = spark.sql("SELECT id, 1 AS v, 'abc' AS s FROM range(4)")
+    write(rows.coalesce(1), str(tmp_path))
     before = all_files(tmp_path)
     for values, message in [
         ({"v": "v - id"}, "constraint positive.*3 rows break"),
         ({"v": None}, "constraint positive.*4 rows break"),
         ({"s": "'abcd'"}, "more characters than its type varchar"),
-        ({"v": "3000000000L"}, "has a value in the column v that its type integer can't hold"),
+        ({"v": "3000000000L"}, "have a value in the column v that its type integer can't hold"),
         ({"v": "'text'"}, "the column v of the rows is string"),
         ({"s": "array(1)"}, "the column s of the rows is array"),
     ]:
@@ -105,7 +111,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "a struct and its member": ({"s": "s", "s.a": 2}, None, "assigned twice, also as s"),
     "a member and its struct": ({"s.a": 2, "s": "s"}, None, "assigned twice, also as s.a"),
     "no value": ({"v": object()}, None, "the value of 'v' is a object"),
-    "no SQL": ({"v": "1 +"}, None, "can't parse the value of 'v'.*PARSE_SYNTAX_ERROR"),
+    "no SQL": ({"v": "1 +"}, None, "can't resolve the new value of v .*PARSE_SYNTAX_ERROR"),
     "no column": ({"v": "nope"}, None, "can't resolve the new value of v .*UNRESOLVED_COLUMN"),
     "a hidden column": ({"v": "__delta_row"}, None, "can't resolve the new value of v"),
     "an aggregate": ({"id": 1, "v": "sum(v)"}, None, "the new value of v isn't one value for each"),
@@ -172,7 +178,7 @@ def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> 
     assert (info.operation, info.user_metadata) == ("UPDATE", "why")
     assert info.operation_parameters == {"predicate": json.dumps(["id > 6"])}
     metrics = {name: int(value) for name, value in info.operation_metrics.items()}
-    del metrics["numAddedBytes"], metrics["executionTimeMs"]
+    del metrics["numAddedBytes"], metrics["executionTimeMs"], metrics["numAddedChangeFiles"]
     assert metrics == {
         "numAddedFiles": 1,
         "numRemovedFiles": 0,
@@ -180,7 +186,6 @@ def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> 
         "numDeletionVectorsAdded": 1,
         "numDeletionVectorsRemoved": 0,
         "numDeletionVectorsUpdated": 0,
-        "numAddedChangeFiles": 1,
         "numUpdatedRows": 3,
         "numCopiedRows": 0,
     }

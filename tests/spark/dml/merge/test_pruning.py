@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.model.schema import STRING, StructField, StructType
 from airflow_delta.spark import read_snapshot, write
 from airflow_delta.spark.dml.merge import keys
 from airflow_delta.spark.dml.merge.pruning import matching_files_expression
@@ -152,8 +153,8 @@ def test_more_partitions_than_are_listed(
 def test_padded_texts(spark: SparkSession, store: RowStore, tmp_path: Path) -> None:
     """Statistics are those of texts without the spaces that readers see."""
     char = {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}
-    rows = spark.sql("SELECT 'ab' AS c").withMetadata("c", char)
-    write(rows, str(tmp_path))
+    DeltaTable.create(str(tmp_path), StructType((StructField("c", STRING, metadata=char),)))
+    write(spark.sql("SELECT 'ab' AS c"), str(tmp_path))
     source = stored(spark, store, "SELECT 'ab' AS k")
     found, _ = matching_files_expression(
         source, target(tmp_path), "target.c = source.k", ("target", "source")
