@@ -28,16 +28,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.transaction.alter.evolution import evolve_metadata
-from airflow_delta.spark.dml.assignments import Assignments
-from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
-from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
-from airflow_delta.spark.dml.merge.clauses import (
+from airflow_delta.merges.clauses import (
     MATCHED,
     NOT_MATCHED,
     NOT_MATCHED_BY_SOURCE,
     MergeClause,
-    resolved_assignments,
 )
+from airflow_delta.spark.dml.assignments import Assignments
+from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
+from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
+from airflow_delta.spark.dml.merge.clauses import resolved_assignments
 from airflow_delta.spark.dml.merge.matches import CLAUSE, Matches, find_matches, joined, numbered
 from airflow_delta.spark.dml.merge.pruning import matching_files_expression
 from airflow_delta.spark.dml.merge.result import MergeResult, merge_metrics

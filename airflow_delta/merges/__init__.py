@@ -1,0 +1,1 @@
+"""Merges: their clauses. No Spark, no Airflow."""
