@@ -33,6 +33,7 @@ __all__ = [
     "read_parameters",
     "read_storage_options",
     "run_job",
+    "transaction_parameter",
 ]
 
 STORAGE_OPTIONS_VARIABLE = "AIRFLOW_DELTA_STORAGE_OPTIONS"
@@ -123,6 +124,18 @@ def known_parameters(
                 f"parameter {name!r}: expected {types[name].__name__}, found {value!r}"
             )
     return dict(parameters)
+
+
+def transaction_parameter(given: dict[str, Any]) -> tuple[str, int] | None:
+    """Take ``app_id`` and ``app_version`` out of the parameters; None if they aren't given.
+
+    Raises:
+        InvalidArgumentError: only one is given.
+    """
+    app_id, app_version = given.pop("app_id", None), given.pop("app_version", None)
+    if (app_id is None) != (app_version is None):
+        raise InvalidArgumentError("parameters: app_id and app_version belong together")
+    return None if app_id is None else (app_id, app_version)
 
 
 def read_storage_options(environment: Mapping[str, str]) -> dict[str, str]:

@@ -69,6 +69,7 @@ def _operators() -> list[str]:
         "airflow_delta.operators.change_feed",
         "airflow_delta.operators.checkpoint",
         "airflow_delta.operators.commit_ownership",
+        "airflow_delta.operators.delete",
         "airflow_delta.operators.drop_feature",
         "airflow_delta.operators.log_compaction",
         "airflow_delta.operators.metadata_cleanup",
@@ -78,6 +79,7 @@ def _operators() -> list[str]:
         "airflow_delta.operators.table_profile",
         "airflow_delta.operators.time_travel_snapshot",
         "airflow_delta.operators.vacuum",
+        "airflow_delta.operators.write",
     ]
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "CheckpointResult",
     "CommitOwnershipResult",
     "CopyResult",
+    "DeletionPlanResult",
     "DropFeatureResult",
     "FileCount",
     "LogCompactionResult",
@@ -33,6 +34,7 @@ __all__ = [
     "PinResult",
     "RestoreCheckpoint",
     "RestoreResult",
+    "RowChangeResult",
     "RowRuleResult",
     "RowTrackingResult",
     "TableProfileResult",
@@ -261,6 +263,28 @@ class DropFeatureResult(TypedDict):
     num_commits: int
     dry_run: bool
     duration_ms: int
+
+
+class RowChangeResult(TypedDict):
+    """What `WriteOperator` and `DeleteOperator` return."""
+
+    table_uri: str
+    version: int
+    committed: bool
+    repeated: bool
+    metrics: dict[str, int] | None
+
+
+class DeletionPlanResult(TypedDict):
+    """What `DeleteOperator` returns of a dry run."""
+
+    table_uri: str
+    version: int
+    num_files: int
+    size_in_bytes: int
+    max_rows: int | None
+    num_whole_files: int
+    examples: list[str]
 
 
 class RowRuleResult(TypedDict):

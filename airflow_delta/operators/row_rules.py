@@ -8,52 +8,22 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_rules import SparkRowRules
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_task import TableTask, with_readers
-from airflow_delta.operators.template_values import as_required_text, as_spark_conf, as_text
+from airflow_delta.operators.spark_task import SparkTask
+from airflow_delta.operators.table_task import with_readers
+from airflow_delta.operators.template_values import as_required_text
 from airflow_delta.version_compat import Context
 
 __all__ = ["AddConstraintOperator", "SetNotNullOperator"]
 
-_SPARK = "spark_default"
 
-
-class _RowRuleTask(TableTask):
+class _RowRuleTask(SparkTask):
     """A task that has Spark check the rows of a table, and then adds a rule for them."""
-
-    template_fields: Sequence[str] = (*TableTask.template_fields, "spark_conn_id", "spark_conf")
-    arguments = with_readers(TableTask, spark_conn_id=as_text, spark_conf=as_spark_conf)
-
-    def __init__(
-        self,
-        *,
-        spark_conn_id: str = _SPARK,
-        spark_conf: Mapping[str, str] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.spark_conn_id = spark_conn_id
-        self.spark_conf = spark_conf
-        self._job: Any = None
-
-    def on_kill(self) -> None:
-        """Cancel the Spark job."""
-        if self._job is not None:
-            self._job.on_kill()
 
     def _rules(self, context: Context) -> SparkRowRules:
         # Made before ``table_uri`` is used, from which `hook` takes the connection.
         return SparkRowRules(
-            self.hook(), lambda: self._begin_job(context), txn=run_identity(context)
+            self.hook(), lambda: self.begin_job(context), txn=run_identity(context)
         )
-
-    def _begin_job(self, context: Context) -> Any:
-        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
-        from airflow_delta.hooks.spark.job import SparkJobHook
-
-        name, _ = run_identity(context)
-        connection = self.argument("spark_conn_id") or _SPARK
-        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return self._job
 
 
 class AddConstraintOperator(_RowRuleTask):

@@ -27,7 +27,7 @@ from airflow_delta.version_compat import (
 
 __all__ = ["TableTask", "with_readers"]
 
-_LOCATIONS = ("table_uri", "target_uri", "inventory")
+_LOCATIONS = ("table_uri", "target_uri", "inventory", "source_uri")
 """The arguments that are locations in the table's store."""
 
 

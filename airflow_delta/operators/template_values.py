@@ -32,6 +32,7 @@ __all__ = [
     "as_required_text",
     "as_spark_conf",
     "as_text",
+    "as_texts",
     "as_timestamp",
     "as_version",
     "as_version_or_before",
@@ -92,6 +93,20 @@ def as_spark_conf(value: Mapping[str, Any] | None, *, name: str) -> Mapping[str,
         if not isinstance(item, str | int | float):
             raise _wrong(f"{name}[{key!r}]", "a text or a number", item)
     return given
+
+
+def as_texts(value: Mapping[str, Any] | None, *, name: str) -> dict[str, str] | None:
+    """Texts by name, from texts, numbers and booleans; None for none. Values that are None are left out."""
+    given = _mapping(value, name=name, expected='a dictionary of texts such as {"header": "true"}')
+    if given is None:
+        return None
+    for key, item in given.items():
+        if not isinstance(item, str | int | float):
+            raise _wrong(f"{name}[{key!r}]", "a text, a number or a boolean", item)
+    return {
+        key: str(item).lower() if isinstance(item, bool) else str(item)
+        for key, item in given.items()
+    }
 
 
 def as_timestamp(value: str | int | datetime | None, *, name: str) -> str | int | None:

@@ -59,6 +59,7 @@ _SHIPPED = (
     "copies",
     "change_feeds",
     "profiles",
+    "row_sources",
     "spark",
 )
 _PY_FILES = "spark.submit.pyFiles"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import ParseException
@@ -28,7 +29,15 @@ from airflow_delta.spark.writer.casts import Cast
 if TYPE_CHECKING:
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["Assignments", "parse_assignments"]
+__all__ = ["Assignments", "MissingMembers", "parse_assignments"]
+
+
+class MissingMembers(Enum):
+    """What becomes of the members of a struct that a new value lacks."""
+
+    REFUSED = "refused"
+    NULL = "null"
+    KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +46,11 @@ class Assignments:
 
     Attributes:
         values: the new values, by the path of the column in the table's spelling.
-        keeps_members: whether members of structs that a new value lacks keep their old values.
+        missing_members: what becomes of members of structs that a new value lacks.
     """
 
     values: Mapping[SchemaPath, Column]
-    keeps_members: bool = False
+    missing_members: MissingMembers = MissingMembers.REFUSED
 
     def assigns(self, name: str) -> bool:
         """Whether a column, or a part of it, is assigned."""

@@ -21,6 +21,7 @@ from airflow_delta.engine.features.column_changes.column_paths import display_pa
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import DataType, StructField, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
+from airflow_delta.spark.dml.assignments import Assignments, MissingMembers
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
@@ -28,7 +29,6 @@ from airflow_delta.spark.writer.alignment import absent_value, expression, witho
 from airflow_delta.spark.writer.casts import Cast
 
 if TYPE_CHECKING:
-    from airflow_delta.spark.dml.assignments import Assignments
     from airflow_delta.spark.writer.target import WriteTarget
 
 __all__ = ["assign", "check_resolved", "old_names", "old_values", "with_old_values"]
@@ -178,7 +178,8 @@ class _Assigner:
         types: Mapping[str, DataType],
         former: tuple[Column, DataType] | None,
     ) -> Column:
-        cast = Cast(self.target.table, missing_members=False)
+        refuses = assignments.missing_members is MissingMembers.REFUSED
+        cast = Cast(self.target.table, missing_members=not refuses)
         values = {
             path: (F.col(f"{_NEW}{number}_{i}"), types[f"{_NEW}{number}_{i}"])
             for i, path in enumerate(assignments.values)
@@ -249,7 +250,7 @@ class _Value:
         name = ".".join(path)
         if path in self.values:
             column, found = self.values[path]
-            if self.assignments.keeps_members and former is not None:
+            if self.assignments.missing_members is MissingMembers.KEPT and former is not None:
                 return self._merged(column, found, former, field.data_type, name)
             return self.cast.column(column, found, field.data_type, name)
         if isinstance(field.data_type, StructType) and self.assignments.assigns_inside(path):

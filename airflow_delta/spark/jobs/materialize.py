@@ -26,9 +26,8 @@ from typing import Any
 
 from airflow_delta.copies.formats import check_format
 from airflow_delta.copies.request import CopyRequest
-from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.snapshot.timestamps import utc_text
-from airflow_delta.job_files import known_parameters, run_job
+from airflow_delta.job_files import known_parameters, run_job, transaction_parameter
 from airflow_delta.spark.runtime.job_sessions import job_session
 
 __all__ = ["main", "materialize"]
@@ -85,10 +84,7 @@ def copy_request(parameters: Mapping[str, Any]) -> CopyRequest:
         InvalidArgumentError: one is missing, unknown, of the wrong type, or out of range.
     """
     given = known_parameters(parameters, {**_REQUIRED, **_OPTIONAL}, required=_REQUIRED)
-    if ("app_id" in parameters) != ("app_version" in parameters):
-        raise InvalidArgumentError("parameters: app_id and app_version belong together")
-    app_id, app_version = given.pop("app_id", None), given.pop("app_version", None)
-    txn = None if app_id is None else (app_id, app_version)
+    txn = transaction_parameter(given)
     request = CopyRequest(**given, txn=txn)
     check_format(request.format)
     return request

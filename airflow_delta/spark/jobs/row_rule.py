@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.job_files import known_parameters, run_job
+from airflow_delta.job_files import known_parameters, run_job, transaction_parameter
 from airflow_delta.spark.runtime.job_sessions import job_session
 
 __all__ = ["main", "row_rule"]
@@ -55,9 +55,7 @@ def row_rule(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) 
         raise InvalidArgumentError(
             f"parameters: expected either name and expression, or column; found {sorted(rule)}"
         )
-    txn = {name: given.pop(name) for name in ("app_id", "app_version") if name in given}
-    if len(txn) == 1:
-        raise InvalidArgumentError("parameters: app_id and app_version belong together")
+    txn = transaction_parameter(given)
     table_uri = given.pop("table_uri")
 
     # Only after the parameters are checked, because importing PySpark takes time.
@@ -69,7 +67,7 @@ def row_rule(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) 
             spark,
             table_uri,
             **rule,
-            txn=(txn["app_id"], txn["app_version"]) if txn else None,
+            txn=txn,
             storage_options=storage_options,
             **given,
         )

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
+    CommitConflictError,
     MetadataChangedError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -59,6 +60,7 @@ class WriteResult:
         num_removed_files: the number of files that it removed.
         written: False if this call committed nothing: an earlier call had committed this transaction
             identifier, the mode is ``ignore`` and the table exists, or there were no rows to append.
+        repeated: True if an earlier call had committed this transaction identifier.
     """
 
     version: int
@@ -67,6 +69,7 @@ class WriteResult:
     size_in_bytes: int = 0
     num_removed_files: int = 0
     written: bool = True
+    repeated: bool = False
 
 
 def write(
@@ -176,11 +179,22 @@ def write_table(
             return result
         try:
             return _write(rows, request, target)
-        except MetadataChangedError:
+        except CommitConflictError as error:
+            # Perhaps an earlier try of the same write, which went on, was faster.
+            if txn and (earlier := _earlier_commit(request, txn)) is not None:
+                return earlier
             # The values of identity columns follow the high water mark, so the rows are made anew.
-            if attempt == _ATTEMPTS or not identity_columns(target.schema):
+            is_moved_mark = isinstance(error, MetadataChangedError) and identity_columns(
+                target.schema
+            )
+            if attempt == _ATTEMPTS or not is_moved_mark:
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def _earlier_commit(request: WriteRequest, txn: tuple[str, int]) -> WriteResult | None:
+    version = request.table.version_of_transaction(*txn)
+    return None if version is None else WriteResult(version, written=False, repeated=True)
 
 
 def _target(rows: DataFrame, request: WriteRequest) -> WriteTarget:
@@ -198,9 +212,9 @@ def _without_writing(
         return None
     if txn:
         # After the transaction has begun, so that any later commit is a conflict.
-        earlier = request.table.version_of_transaction(*txn)
+        earlier = _earlier_commit(request, txn)
         if earlier is not None:
-            return WriteResult(earlier, written=False)
+            return earlier
     if request.mode == "ignore":
         return WriteResult(target.base.version, written=False)
     if request.mode == "error":

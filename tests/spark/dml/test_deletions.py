@@ -15,6 +15,7 @@ from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.spark import delete, read_changes, read_snapshot, write
 from airflow_delta.spark.dml import deletion
+from airflow_delta.spark.dml.dry_run import plan_deletion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,3 +114,30 @@ def test_conditions_of_overwrites_are_checked_before_anything_is_written(
                 unreadable, str(tmp_path), "overwrite", replace_where=condition, merge_schema=True
             )
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_plan_of_a_deletion_comes_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    uri = str(tmp_path)
+    write(spark.range(10).selectExpr("id", "id DIV 5 AS p").coalesce(1), uri, partition_by=["p"])
+    files = {add["partitionValues"][0][1]: add for add in _live(uri)}
+    for path in tmp_path.rglob("*.parquet"):
+        path.unlink()
+    for condition, partitions, rows, whole in (
+        ("p = 1", ["1"], 5, 1),
+        ("id < 3", ["0"], 5, 0),
+        ("id >= 5", ["1"], 5, 1),
+        ("id + 1 > 2", ["0", "1"], 10, 0),
+        ("p = 7", [], 0, 0),
+        ("true", ["0", "1"], 10, 2),
+    ):
+        plan = plan_deletion(spark, uri, condition)
+        assert sorted(plan.examples) == sorted(files[p]["path"] for p in partitions), condition
+        assert plan.size_in_bytes == sum(files[p]["size"] for p in partitions)
+        found = (plan.version, plan.num_files, plan.max_rows, plan.num_whole_files)
+        assert found == (0, len(partitions), rows, whole), condition
+    assert DeltaTable(uri).latest_version() == 0
+
+
+def _live(uri: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(uri).snapshot().files().to_pylist()
+    return found

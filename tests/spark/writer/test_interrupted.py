@@ -117,6 +117,30 @@ def test_files_stay_where_nobody_knows_of_the_commit(
     assert read_snapshot(spark, str(tmp_path)).count() == 6
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_driver_that_goes_on_and_the_retry_commit_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    """The driver of a killed task commits while its retry is about to."""
+    if exists:
+        write(spark.range(4), str(tmp_path))
+    commit = OptimisticTransaction.commit
+    made: list[int] = []
+
+    def later(transaction: OptimisticTransaction, **named: Any) -> Any:
+        monkeypatch.setattr(OptimisticTransaction, "commit", commit)
+        made.append(write(spark.range(4, 6), str(tmp_path), txn=("task", 1)).version)
+        return commit(transaction, **named)
+
+    monkeypatch.setattr(OptimisticTransaction, "commit", later)
+    found = write(spark.range(4, 6), str(tmp_path), txn=("task", 1))
+    assert [found.version] == made == [int(exists)]
+    assert (found.written, found.repeated) == (False, True)
+    assert read_snapshot(spark, str(tmp_path)).count() == (6 if exists else 2)
+    paths = set(DeltaTable(str(tmp_path)).snapshot().file_uris())
+    assert data_files(tmp_path) == paths, "the files of the slower one are deleted"
+
+
 def test_writers_at_the_same_time_make_no_identity_value_twice(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.schema import StructType
-from airflow_delta.spark.dml.assignments import Assignments, parse_assignments
+from airflow_delta.spark.dml.assignments import Assignments, MissingMembers, parse_assignments
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
 
@@ -56,9 +57,10 @@ def resolved_assignments(
     found = parse_assignments(
         spark, values, target, argument=argument, alias=aliases[0], inserts=inserts
     )
-    if clause.takes_all and evolves and not inserts:
-        return Assignments(found.values, keeps_members=True)
-    return found
+    if not evolves:
+        return found
+    keeps = clause.takes_all and not inserts
+    return replace(found, missing_members=MissingMembers.KEPT if keeps else MissingMembers.NULL)
 
 
 def _all_values(
