@@ -18,7 +18,7 @@ from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from airflow_delta.merges.clauses import MergeClause
+    from airflow_delta.row_changes.clauses import MergeClause
     from airflow_delta.spark.writer.target import WriteTarget
 
 __all__ = ["resolved_assignments"]

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.transaction.alter.evolution import evolve_metadata
-from airflow_delta.merges.clauses import (
+from airflow_delta.row_changes.clauses import (
     MATCHED,
     NOT_MATCHED,
     NOT_MATCHED_BY_SOURCE,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.row_changes.new_values import check_values
 
 __all__ = [
     "MATCHED",
@@ -20,7 +21,6 @@ __all__ = [
     "NOT_MATCHED_BY_SOURCE",
     "MergeClause",
     "check_clauses",
-    "check_values",
     "parse_clauses",
 ]
 
@@ -67,19 +67,20 @@ class MergeClause:
         return {**predicate, "actionType": self.then}
 
 
-def parse_clauses(given: Any) -> tuple[MergeClause, ...]:
+def parse_clauses(given: Any, *, name: str) -> tuple[MergeClause, ...]:
     """Parse clauses of JSON values, and check them.
 
     Args:
         given: a list of dictionaries with the keys ``when``, ``then``, and perhaps ``condition`` and
             ``values``.
+        name: the name of the argument, for errors.
 
     Raises:
         InvalidArgumentError: it isn't of this form; or see `check_clauses`.
     """
     if not isinstance(given, list | tuple):
-        raise InvalidArgumentError(f"clauses: expected a list of dictionaries, found {given!r}")
-    clauses = tuple(_parsed(clause, f"clauses[{number}]") for number, clause in enumerate(given))
+        raise InvalidArgumentError(f"{name}: expected a list of dictionaries, found {given!r}")
+    clauses = tuple(_parsed(clause, f"{name}[{number}]") for number, clause in enumerate(given))
     check_clauses(clauses)
     return clauses
 
@@ -98,28 +99,6 @@ def _parsed(given: Any, name: str) -> MergeClause:
     if values is not None:
         check_values(values, name=f"{name}['values']")
     return MergeClause(when, then, condition, values)
-
-
-def check_values(values: Any, *, name: str) -> None:
-    """Check new values by column, of JSON.
-
-    Args:
-        values: the values: for each column SQL, a number, a boolean or None.
-        name: the name of the argument, for the error.
-
-    Raises:
-        InvalidArgumentError: they are something else, or there are none.
-    """
-    if (
-        not isinstance(values, Mapping)
-        or not values
-        or not all(isinstance(column, str) for column in values)
-        or not all(isinstance(value, str | int | float | None) for value in values.values())
-    ):
-        raise InvalidArgumentError(
-            f"{name}: expected a dictionary of columns and their new values, each SQL, a number, a boolean "
-            f"or None; found {values!r}"
-        )
 
 
 def check_clauses(clauses: Sequence[MergeClause], *, table: str | None = None) -> None:

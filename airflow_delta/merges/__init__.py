@@ -1,1 +1,0 @@
-"""Merges: their clauses. No Spark, no Airflow."""
