@@ -61,11 +61,6 @@ class MergeClause:
         """Whether all columns are taken from the source."""
         return self.then != "delete" and self.values is None
 
-    def to_json(self) -> dict[str, str]:
-        """The clause in ``operationParameters``, as Delta Spark writes it."""
-        predicate = {} if self.condition is None else {"predicate": str(self.condition)}
-        return {**predicate, "actionType": self.then}
-
 
 def parse_clauses(given: Any, *, name: str) -> tuple[MergeClause, ...]:
     """Parse clauses of JSON values, and check them.

@@ -112,7 +112,7 @@ class MergeAttempt:
             "notMatchedBySourcePredicates": NOT_MATCHED_BY_SOURCE,
         }
         lists = {
-            name: [clause.to_json() for clause in self.of(when).values()]
+            name: [_clause_parameters(clause) for clause in self.of(when).values()]
             for name, when in names.items()
         }
         return {"predicate": [str(self.on)], **lists}
@@ -134,6 +134,12 @@ class MergeAttempt:
         }
         fields = [field for field in self.source.schema if field.name.lower() in named]
         return evolve_metadata(base, StructType(tuple(fields)))
+
+
+def _clause_parameters(clause: MergeClause) -> dict[str, str]:
+    """A clause in ``operationParameters``, as Delta Spark writes it."""
+    predicate = {} if clause.condition is None else {"predicate": str(clause.condition)}
+    return {**predicate, "actionType": clause.then}
 
 
 @dataclass(frozen=True)
