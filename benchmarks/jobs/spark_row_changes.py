@@ -1,4 +1,4 @@
-"""Jobs that delete, update and merge rows with Spark, and with Delta Spark in a session of the same settings.
+"""Jobs that delete, update and merge rows with Spark, and with Delta Spark in a session of equal settings.
 
 Each run changes a copy of the table, whose data files are hard links; making it isn't measured. A process
 warms up with one run, and then makes `_RUNS`; the median counts. The answer is a hash of all rows of the
