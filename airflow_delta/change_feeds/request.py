@@ -21,11 +21,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_delta.change_feeds.nullable import nullable
 from airflow_delta.engine.changes.file_changes import CHANGE_TYPE, COMMIT_VERSION
 from airflow_delta.engine.changes.plan import COMMIT_TIMESTAMP
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.features.column_names import check_column_names
+from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.engine.model.schema import StructType
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ because Airflow sends errors between processes::
     │   ├── CorruptLogError                a file of the log breaks the protocol
     │   ├── InvalidTableError              the metadata contradicts the protocol
     │   ├── DeletionVectorError            a deletion vector can't be read as described
+    │   ├── DataFileError                  a data file isn't as the log and the schema describe it
     │   ├── OutsidePathError               the table may not read a path of the log
     │   └── ChangesNotAvailableError       the changes of a range of versions are unknown
     ├── UnsupportedFeatureError            the engine lacks a feature of the table
@@ -64,6 +65,7 @@ __all__ = [
     "ConcurrentTransactionError",
     "ConstraintViolationError",
     "CorruptLogError",
+    "DataFileError",
     "DeletionVectorError",
     "DeltaError",
     "DeltaWarning",
@@ -168,6 +170,10 @@ class InvalidTableError(TableStateError):
 
 class DeletionVectorError(TableStateError):
     """A deletion vector can't be read as its descriptor says. Facts, where known: path, offset."""
+
+
+class DataFileError(TableStateError):
+    """A data file isn't as the log and the schema of the table describe it. Facts: path, version."""
 
 
 class OutsidePathError(TableStateError):

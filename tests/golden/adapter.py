@@ -65,6 +65,10 @@ class OpenedTable:
     def num_rows(self) -> int | None:
         return self._snapshot.num_rows
 
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._snapshot.to_arrow().to_pylist()
+        return rows
+
     @property
     def commit_timestamp(self) -> int | None:
         try:

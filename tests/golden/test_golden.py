@@ -30,6 +30,7 @@ def outcomes(golden_root: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
         str(golden_root / "check_golden.py"),
         "--adapter=tests.golden.adapter:open_table",
         "--error=airflow_delta.engine.errors:DeltaError",
+        "--rows",
         f"--json={result}",
     ]
     done = subprocess.run(

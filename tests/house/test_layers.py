@@ -10,6 +10,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from tests.log_builder import add, remove, write_table
+from tests.row_tables import random_table
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -51,6 +52,11 @@ assert table.version_at(snapshot.timestamp) == 2
 table.checkpoint()
 """
 
+READ_ROWS = """
+from airflow_delta.engine import DeltaTable
+assert sum(batch.num_rows for batch in DeltaTable({root!r}).snapshot().scan()) == {rows}
+"""
+
 
 @pytest.mark.parametrize("checkpoint", [None, 1, 2])
 def test_reading_a_table_does_not_load_pandas(tmp_path: Path, checkpoint: int | None) -> None:
@@ -69,6 +75,12 @@ def test_reading_a_table_does_not_load_pandas(tmp_path: Path, checkpoint: int | 
     if checkpoint is not None:
         DeltaTable(str(tmp_path)).checkpoint(checkpoint)
     assert "pandas" not in loaded_after(READ_A_TABLE.format(root=str(tmp_path)))
+
+
+def test_reading_rows_does_not_load_pandas(tmp_path: Path) -> None:
+    made = random_table(tmp_path / "t", 0, mode="name", partition_by=("p", "q"))
+    code = READ_ROWS.format(root=str(made.path), rows=len(made.rows))
+    assert "pandas" not in loaded_after(code)
 
 
 def test_operator_modules_load_neither_the_engines_libraries_nor_spark() -> None:

@@ -24,6 +24,7 @@ from airflow_delta.engine.model.actions import AddFile, RemoveFile
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.schema import PrimitiveType, StructField, StructType
 from tests.log_builder import commit_path
+from tests.row_tables import bag
 
 DATA = pa.table(
     {
@@ -77,7 +78,9 @@ def same(root: Path, version: int | None = None) -> None:
         for a in actions
     }
     assert sorted(ours.file_uris()) == sorted(peer.file_uris())
-    assert rows(root, ours) == sorted(peer.to_pyarrow_table(columns=["id"])["id"].to_pylist())
+    whole = peer.to_pyarrow_table()
+    assert rows(root, ours) == sorted(whole["id"].to_pylist())
+    assert bag(ours.to_arrow().to_pylist()) == bag(whole.to_pylist())
     metadata = peer.metadata()
     assert ours.metadata.id == metadata.id
     assert list(ours.metadata.partition_columns) == metadata.partition_columns

@@ -3,7 +3,8 @@
 The rest of the engine imports this module, and none of those below it. It offers
 
 * `read_non_file_rows` for opening a table, where importing pyarrow would take longer than all the rest;
-* `read_stored_file`, `check_pages`, `replace_columns` and `StitchedFile` for writing checkpoints.
+* `read_stored_file`, `check_pages`, `replace_columns` and `StitchedFile` for writing checkpoints;
+* `read_plain_footer` for data files with types that Arrow restores and then can't read.
 
 If a file isn't exactly as expected, they raise `PyarrowFallback`, and the caller uses pyarrow.
 docs/explanation/why-parquet-footers-are-read-by-hand.md has the reasons.
@@ -13,6 +14,7 @@ docs/explanation/why-parquet-footers-are-read-by-hand.md has the reasons.
 # long, which counts when a table is opened in milliseconds.
 
 from airflow_delta.engine.parquet.fallback import PyarrowFallback
+from airflow_delta.engine.parquet.plain_footer import read_plain_footer
 from airflow_delta.engine.parquet.rows import read_non_file_rows
 from airflow_delta.engine.parquet.stitch import StitchedFile, replace_columns
 from airflow_delta.engine.parquet.stored_file import (
@@ -31,6 +33,7 @@ __all__ = [
     "check_pages",
     "parse_stored_file",
     "read_non_file_rows",
+    "read_plain_footer",
     "read_stored_file",
     "replace_columns",
 ]

@@ -22,6 +22,7 @@ __all__ = [
     "GROUP_ROWS",
     "GROUP_SIZE",
     "INDEX_OFFSET",
+    "KEY_VALUES",
     "MAGIC",
     "NUM_ROWS",
     "NUM_VALUES",
@@ -43,7 +44,7 @@ MAGIC = b"PAR1"
 """The first and the last four bytes of a Parquet file."""
 
 # FileMetaData
-NUM_ROWS, ROW_GROUPS = 3, 4
+NUM_ROWS, ROW_GROUPS, KEY_VALUES = 3, 4, 5
 
 # RowGroup. The ordinal is optional, and only encryption uses it.
 COLUMNS, GROUP_SIZE, GROUP_ROWS, GROUP_OFFSET, GROUP_COMPRESSED, ORDINAL = 1, 2, 3, 5, 6, 7

@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_delta.engine.arrow.json.reader import ParsedCommits
+    from airflow_delta.engine.data_files.scan import Scan
     from airflow_delta.engine.scan.predicates.reading import PredicateLike
     from airflow_delta.engine.snapshot.verify import VerifyResult
+    from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["Snapshot"]
 
@@ -80,6 +82,7 @@ class Snapshot:
     ) -> None:
         self._state = LogState(storage, segment) if state is None else state
         self._info = info
+        self._access: FileAccess | None = None
         non_file_state = self._state.non_file_state
         if non_file_state.protocol is None or non_file_state.metadata is None:
             missing = "protocol" if non_file_state.protocol is None else "metaData"
@@ -203,12 +206,16 @@ class Snapshot:
         segment = self.segment.extended(commits)
         state = self._state.advance(segment, parsed)
         info = info_of(parsed.non_file_actions, segment.version)
-        return Snapshot(self._state.storage, segment, state=state, info=info)
+        later = Snapshot(self._state.storage, segment, state=state, info=info)
+        later._access = self._access
+        return later
 
     def duplicate(self) -> Snapshot:
         """A copy of the snapshot for another user, perhaps in another thread."""
         state = self._state.duplicate()
-        return Snapshot(self._state.storage, self.segment, state=state, info=self._info)
+        same = Snapshot(self._state.storage, self.segment, state=state, info=self._info)
+        same._access = self._access
+        return same
 
     @lazy_property
     def timeline(self) -> Timeline:
@@ -283,6 +290,72 @@ class Snapshot:
         if not pruner.columns:  # The answer is the same for all files.
             return pruner.prune(self._state.live_adds(wanted))
         return self._state.live_adds(wanted, row_filter=pruner)
+
+    def read_through(self, access: FileAccess) -> Snapshot:
+        """Set how `scan` opens data files: with which options, and where outside of the table.
+
+        Returns:
+            The snapshot itself.
+        """
+        self._access = access
+        return self
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: PredicateLike | None = None,
+        *,
+        with_row_tracking: bool = False,
+        batch_size: int = 65_536,
+    ) -> Scan:
+        """The rows, as Arrow record batches: to iterate, or to hand to DuckDB, Polars or pandas.
+
+        Example:
+            ``polars.DataFrame(snapshot.scan(["id"], "day >= '2026-01-01'"))``
+
+        Several files are read at once, and memory stays bounded whatever their sizes. Columns are nullable.
+        Files and row groups are skipped if their statistics exclude the predicate.
+
+        Args:
+            columns: the columns to read, in this order; None for all.
+            predicate: selects rows; see `files` for its forms. Comparisons with NaN are those of Arrow.
+            with_row_tracking: whether to add each row's ``_row_id`` and ``_row_commit_version``; the table
+                must have row tracking enabled.
+            batch_size: the most rows in a batch. Batches of wide rows are smaller.
+
+        Raises:
+            InvalidArgumentError: a column doesn't exist, the predicate is invalid, or the table has no row
+                tracking.
+            UnsupportedFeatureError: the data files aren't Parquet files.
+            InvalidTableError: a column has a type without equivalent in Arrow; leave it out.
+            DeltaError: the log is damaged. Reading the rows raises further errors; see `Scan.__iter__`.
+        """
+        from airflow_delta.engine.snapshot.scanning import scan_snapshot
+        from airflow_delta.engine.storage.file_access import FileAccess
+
+        return scan_snapshot(
+            self,
+            self._access or FileAccess(self.storage),
+            columns=columns,
+            predicate=predicate,
+            with_row_tracking=with_row_tracking,
+            batch_size=batch_size,
+        )
+
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: PredicateLike | None = None,
+        *,
+        with_row_tracking: bool = False,
+    ) -> pa.Table:
+        """The rows as an Arrow table in memory, in the order of the files; see `scan`.
+
+        Raises:
+            DeltaError: see `scan` and `Scan.__iter__`.
+        """
+        scan = self.scan(columns, predicate, with_row_tracking=with_row_tracking)
+        return scan.to_table()
 
     def tombstones(self, *, include_expired: bool = False) -> pa.Table:
         """The removed files that are still protected from vacuum: one row per ``remove``.

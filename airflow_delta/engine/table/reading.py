@@ -100,14 +100,15 @@ class ReadMethods(TableBase):
         # Opening needs protocol and metadata only. But a broken commit must be an error now, not when the
         # files of the snapshot are read later.
         if version is None and timestamp is None:
-            return open_newest(self.storage, owners=self._owners, parsed=True)
+            newest = open_newest(self.storage, owners=self._owners, parsed=True)
+            return newest.read_through(self.file_access)
         snapshot = (
             self._open(version)
             if timestamp is None
             else self._at(timestamp, can_return_latest=can_return_latest)
         )
         snapshot.state.parse_commits()
-        return snapshot
+        return snapshot.read_through(self.file_access)
 
     def version_at(self, timestamp: Timestamp, *, can_return_latest: bool = False) -> int:
         """The newest version that was there at a time; see `snapshot`."""

@@ -100,14 +100,20 @@ def assign(
         InvalidTableError: an expression of the table is no text.
     """
     assigner = _Assigner(clauses, target, clause)
-    raw = rows.select(
+    columns: list[Column | str] = [
         *(F.col(quoted(name)) for name in keep),
         *(
             _when(clause, number, value).alias(alias)
             for alias, number, value in assigner.raw_values()
         ),
         *(name for i in range(len(old.fields) if old else 0) if (name := f"{_OLD}{i}") not in keep),
-    )
+    ]
+    try:
+        raw = rows.select(columns)
+    except AnalysisException:
+        for assignments in clauses.values():
+            check_resolved(rows, assignments, target.table)
+        raise
     new = raw.select(*(quoted(name) for name in keep), *assigner.columns(raw, old))
     return assigner.with_generated(new, keep)
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.classic.column import Column as ClassicColumn
 
-__all__ = ["Tree", "analyzed_condition", "catalyst", "conjuncts", "is_fixed", "kind", "operands"]
+__all__ = [
+    "Tree",
+    "analyzed_condition",
+    "catalyst",
+    "conjuncts",
+    "is_fixed",
+    "kind",
+    "operands",
+    "resolved_column",
+]
 
 Tree: TypeAlias = Any
 """A Catalyst tree in the JVM."""
@@ -29,6 +39,22 @@ def analyzed_condition(spark: SparkSession, schema: T.StructType, condition: Col
     """
     nothing = spark.createDataFrame([], schema)
     return nothing.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
+
+
+def resolved_column(rows: DataFrame, column: Column) -> Column:
+    """Bind the names in a column to the columns of a DataFrame, whatever others it is joined with later.
+
+    Args:
+        rows: the DataFrame.
+        column: a column over it.
+
+    Raises:
+        AnalysisException: Spark can't resolve the column.
+    """
+    plan: Tree = rows.select(column.alias("bound"))._jdf.queryExecution().analyzed()  # noqa: SLF001
+    jvm: Any = rows.sparkSession._jvm  # noqa: SLF001
+    expression = plan.projectList().apply(0).child()
+    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 
 def catalyst(spark: SparkSession) -> Any:

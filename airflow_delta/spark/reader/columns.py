@@ -19,9 +19,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of PySpark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from airflow_delta.change_feeds.nullable import nullable
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import field_id, physical_name
+from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.engine.model.schema import (
     VOID,
     ArrayType,

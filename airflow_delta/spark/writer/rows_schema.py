@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from airflow_delta.change_feeds.nullable import nullable
 from airflow_delta.engine.errors import ConstraintViolationError
+from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.model.schema_json import parse_schema
 

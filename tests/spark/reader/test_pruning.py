@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from airflow_delta.change_feeds.nullable import nullable
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.spark import read_snapshot
 from airflow_delta.spark.reader.columns import spark_schema
 from airflow_delta.spark.reader.pruning import pruning_expression

@@ -8,7 +8,7 @@ each expression of a clause is evaluated once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,9 +24,11 @@ from airflow_delta.spark.dml.matching import LocatedRows, collect_groups
 from airflow_delta.spark.dml.merge.source import SOURCE_ROW
 from airflow_delta.spark.dml.new_values import (
     assign,
+    check_resolved,
     old_names,
     with_old_values,
 )
+from airflow_delta.spark.reader.catalyst import resolved_column
 from airflow_delta.spark.reader.snapshot_reader import (
     LOCATION_FILE,
     LOCATION_ID,
@@ -196,14 +198,14 @@ def find_matches(
     schema, table = target.base.schema, target.table
     by_source = {n: c for n, c in clauses.items() if c.when == NOT_MATCHED_BY_SOURCE}
     matched = {n: c for n, c in clauses.items() if c.when == MATCHED}
+    rows = with_old_values(rows, schema)
     own = rows.alias(aliases[0])
-    pairs = joined(
-        with_old_values(rows, schema), source, on, aliases, "left" if by_source else "inner"
-    )
+    pairs = joined(rows, source, on, aliases, "left" if by_source else "inner")
     is_match = F.col(SOURCE_ROW).isNotNull()
     number = numbered(pairs, matched, table=table, applies=is_match if by_source else None)
     if by_source:
-        alone = numbered(own, by_source, table=table)
+        # These see the columns of the table alone, also where the source has some of the same names.
+        alone = resolved_column(own, numbered(own, by_source, table=table))
         number = F.when(is_match, number).otherwise(alone)
     found = pairs.withColumn(CLAUSE, number)
     if by_source:
@@ -211,13 +213,20 @@ def find_matches(
     keep = [LOCATION_FILE, LOCATION_ROW, CLAUSE, SOURCE_ROW]
     keep += [LOCATION_ID] if LOCATION_ID in rows.columns else []
     keep += old_names(schema) if keeps_old else []
-    if assignments:
-        found = assign(found, assignments, target, clause=CLAUSE, keep=keep, old=schema)
+    bound = {n: a if n in matched else _bound(own, a, table) for n, a in assignments.items()}
+    if bound:
+        found = assign(found, bound, target, clause=CLAUSE, keep=keep, old=schema)
     else:
         found = found.select(keep)
     with storage_errors(table, "read"):
         stored = found.localCheckpoint(eager=True)
     return Matches(stored, clauses, collect_groups(stored, CLAUSE, table=table))
+
+
+def _bound(own: DataFrame, assignments: Assignments, table: str) -> Assignments:
+    check_resolved(own, assignments, table)
+    values = {path: resolved_column(own, value) for path, value in assignments.values.items()}
+    return replace(assignments, values=values)
 
 
 def _joined_bitmaps(parts: Iterable[LocatedRows]) -> dict[int, BitMap64]:

@@ -1,4 +1,4 @@
-"""Make a schema nullable at every level. No PySpark."""
+"""Make a schema nullable at every level, as readers see it."""
 
 from __future__ import annotations
 

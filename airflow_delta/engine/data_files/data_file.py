@@ -1,0 +1,181 @@
+"""Open one data file: its footer, its batches, and errors that name it.
+
+A data file is a Parquet file that an ``add`` names. It is opened through `FileAccess`, so only where the
+table may read. Arrow reads it through Python, because the storage follows no links, and because it raises
+typed errors where Arrow has only one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_delta.engine.errors import (
+    DataFileError,
+    DeltaError,
+    MissingFilesError,
+    ObjectNotFoundError,
+)
+from airflow_delta.engine.model.lazy import lazy_property
+from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.parquet import PyarrowFallback, read_plain_footer
+from airflow_delta.engine.storage.file_access import FileAccess
+
+__all__ = ["DataFile"]
+
+# The errors that Arrow raises for a damaged file. Errors of the storage have other types.
+_DAMAGE = (pa.ArrowException, OSError, IndexError, KeyError, ValueError, PyarrowFallback)
+
+_BUFFER = 64 << 10
+"""The bytes that are read at a time of each column, on a disk."""
+
+
+class DataFile:
+    """A data file of a version. Several threads may use it: each call opens the file for itself.
+
+    Args:
+        path: the path, as in the log.
+        size: the size in bytes, as in the log.
+        access: opens the files of the table.
+        version: the version of the table, for messages.
+    """
+
+    def __init__(self, path: str, size: int, access: FileAccess, *, version: int) -> None:
+        self.path = path
+        self.size = size
+        self._access = access
+        self._version = version
+        self._is_remote = False
+
+    @property
+    def table(self) -> str:
+        """The table's location."""
+        return self._access.storage.root
+
+    @property
+    def footer(self) -> Any:
+        """The footer, a ``pyarrow.parquet.FileMetaData``.
+
+        Raises:
+            MissingFilesError: the file doesn't exist.
+            DataFileError: the file is no Parquet file, or has another size than in the log.
+            OutsidePathError: the table may not read there.
+            StorageError: the store failed.
+        """
+        return self._head[0]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema, in the types of the batches, with field ids as metadata; see `footer` for errors."""
+        return self._head[1]
+
+    @lazy_property
+    def _head(self) -> tuple[Any, pa.Schema]:
+        with self._source() as source, self.errors():
+            file = self._open(source, None)
+            if any(map(_has_inner_dictionary, file.schema_arrow)):
+                # Arrow can't read these in several pieces. Without its own schema it takes them for texts.
+                plain = pa.BufferReader(read_plain_footer(source, size=self.size))
+                file = self._open(source, pq.read_metadata(plain))
+            # Not the schema of the footer, where INT96 is in nanoseconds.
+            return file.metadata, file.schema_arrow
+
+    def batches(
+        self, row_groups: Sequence[int], columns: Sequence[str], *, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode columns of some row groups.
+
+        Args:
+            row_groups: the numbers of the row groups, ascending.
+            columns: names of columns at the top of the schema, at least one. There may be others in the
+                batches: Arrow takes ``a.b`` for the name of a column, and for a part of ``a``.
+            rows: the most rows in a batch.
+
+        Raises:
+            DataFileError: the file is damaged.
+            MissingFilesError, StorageError: as `footer`.
+        """
+        footer = self.footer
+        with self._source() as source, self.errors():
+            yield from self._open(source, footer).iter_batches(
+                batch_size=rows,
+                row_groups=list(row_groups),
+                columns=list(columns),
+                # A thread of Arrow would wait for Python with each read.
+                use_threads=False,
+            )
+
+    @contextmanager
+    def _source(self) -> Iterator[BinaryIO]:
+        """Open the file, and check its size if that needs no request."""
+        storage, path = self._access.locate(resolve(self.table, self.path))
+        try:
+            with storage.open(path, size=self.size) as source:
+                self._is_remote = storage.capabilities.remote
+                if not self._is_remote and source.seek(0, os.SEEK_END) != self.size:
+                    raise self.error(f"it has {source.tell()} bytes, and {self.size} in the log")
+                yield source
+        except ObjectNotFoundError as error:
+            raise self._missing() from error
+
+    def _open(self, source: BinaryIO, footer: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            source,
+            metadata=footer,
+            page_checksum_verification=True,
+            # Over a network one large read is faster than many; on a disk small ones save memory.
+            pre_buffer=self._is_remote,
+            buffer_size=0 if self._is_remote else _BUFFER,
+            # In nanoseconds, the default, the year 9999 becomes 1816.
+            coerce_int96_timestamp_unit="us",
+            arrow_extensions_enabled=False,
+        )
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn the errors of Arrow inside the block into `DataFileError`."""
+        try:
+            yield
+        except (DeltaError, MemoryError):
+            raise
+        except _DAMAGE as error:
+            raise self.error(f"it can't be read as Parquet: {error}") from error
+
+    def error(self, finding: str) -> DataFileError:
+        """Make the error about the file.
+
+        Args:
+            finding: what is wrong with it.
+        """
+        return DataFileError(
+            f"the data file {self.path!r} of version {self._version} is damaged, or was changed after it "
+            f"was added: {finding}; put back the file as it was, or DeltaTable.restore() to a version "
+            "without it",
+            table=self.table,
+            path=self.path,
+            version=self._version,
+        )
+
+    def _missing(self) -> MissingFilesError:
+        return MissingFilesError(
+            f"the data file {self.path!r} of version {self._version} doesn't exist, perhaps because of a "
+            "vacuum: read a newer version, put back the file, or DeltaTable.restore() to a version "
+            "without it",
+            table=self.table,
+            path=self.path,
+            paths=(self.path,),
+            num_missing=1,
+            version=self._version,
+        )
+
+
+def _has_inner_dictionary(field: pa.Field) -> bool:
+    """Whether a nested column has a dictionary in it."""
+    type_ = field.type
+    inner = [type_.field(index) for index in range(type_.num_fields)]
+    return any(pa.types.is_dictionary(each.type) or _has_inner_dictionary(each) for each in inner)

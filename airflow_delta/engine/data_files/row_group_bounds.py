@@ -1,0 +1,155 @@
+"""Skip the row groups of a file that can't have matching rows, by the statistics in its footer.
+
+The footer has the minimum, the maximum and the number of nulls of each column in each row group. They are
+converted like the values of the column, so that both are compared in the table's type. Whatever is missing
+or can't be converted keeps the row group. Bounds don't apply to NaN, which most writers leave out of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.numpy_arrays import bool_array
+from airflow_delta.engine.arrow.parquet.decimals import decimal_of
+from airflow_delta.engine.data_files.conversion import MismatchError, converter
+from airflow_delta.engine.data_files.data_file import DataFile
+from airflow_delta.engine.data_files.file_columns import FileColumn
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.scan.bounds import Bounds
+from airflow_delta.engine.scan.expressions import read_predicate, useful_columns
+from airflow_delta.engine.scan.masks import as_array
+from airflow_delta.engine.scan.may_match import may_be
+
+__all__ = ["RowGroupPruner"]
+
+
+class RowGroupPruner:
+    """Finds the row groups that may have rows for which a predicate is true.
+
+    Args:
+        expression: a `pyarrow.compute.Expression` over the logical columns of the table.
+    """
+
+    def __init__(self, expression: Any) -> None:
+        self._root = read_predicate(expression).root
+        self._paths = sorted(useful_columns(self._root))
+
+    def kept(self, file: DataFile, columns: Iterable[FileColumn]) -> list[int]:
+        """The numbers of the row groups of a file that may have matching rows.
+
+        Args:
+            file: the file.
+            columns: its columns.
+
+        Raises:
+            DataFileError: the footer is damaged.
+        """
+        footer = file.footer
+        bounds: dict[SchemaPath, Bounds] = {}
+        with file.errors():
+            groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+            by_name = {column.field.name: column for column in columns}
+            leaves = _leaves(footer)
+            for path in self._paths:
+                known = None
+                if path[0] in by_name:
+                    known = _bounds(path, by_name[path[0]], groups, leaves, file)
+                if known is not None:
+                    bounds[path] = known
+        kept = as_array(may_be(True, self._root, bounds), len(groups))
+        numbers: list[int] = pc.indices_nonzero(kept).to_pylist()
+        return numbers
+
+
+def _leaves(footer: Any) -> dict[str, int]:
+    """The indexes of the leaves by their dotted path, without those whose path isn't unique."""
+    paths = [footer.schema.column(index).path for index in range(len(footer.schema))]
+    counts = Counter(paths)
+    return {path: index for index, path in enumerate(paths) if counts[path] == 1}
+
+
+def _bounds(
+    path: SchemaPath,
+    column: FileColumn,
+    groups: Sequence[Any],
+    leaves: Mapping[str, int],
+    file: DataFile,
+) -> Bounds | None:
+    if column.stored is None:
+        nothing = pa.nulls(len(groups), column.field.type)
+        return Bounds(nothing, nothing, has_value=False) if len(path) == 1 else None
+    if len(path) > 1 or pa.types.is_nested(column.field.type):
+        return None
+    index = leaves.get(column.stored)
+    if index is None:
+        return None
+    chunks = [group.column(index) for group in groups]
+    stored = file.schema.field(column.stored).type
+    minimum, maximum = _values(chunks, stored, column.field.type)
+    nulls = [_null_count(chunk) for chunk in chunks]
+    return Bounds(
+        minimum,
+        maximum,
+        has_value=_mask(n != chunk.num_values for n, chunk in zip(nulls, chunks, strict=True)),
+        has_null=_mask(n != 0 for n in nulls),
+        has_nan=pa.types.is_floating(column.field.type),
+    )
+
+
+def _null_count(chunk: Any) -> int | None:
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_null_count:
+        return None
+    return int(statistics.null_count)
+
+
+def _mask(flags: Iterable[bool]) -> pa.Array:
+    return bool_array(np.fromiter(flags, np.bool_))
+
+
+def _values(
+    chunks: Sequence[Any], stored: pa.DataType, wanted: pa.DataType
+) -> tuple[pa.Array | None, pa.Array | None]:
+    """The least and greatest values of each chunk in the table's type, null where they are unknown."""
+    read = _reader(stored)
+    if read is None:
+        return None, None
+    raw = [
+        (chunk.statistics.min_raw, chunk.statistics.max_raw)
+        if chunk.statistics is not None and chunk.statistics.has_min_max
+        else (None, None)
+        for chunk in chunks
+    ]
+    try:
+        conversion = converter(stored, wanted, lambda _stored, _wanted: {})
+        low, high = (read([pair[side] for pair in raw]) for side in (0, 1))
+        if conversion is not None:
+            low, high = conversion(low), conversion(high)
+    except (pa.ArrowException, MismatchError, ValueError, OverflowError, TypeError):
+        # A value that the column can't have: the rows will show whether the file is damaged.
+        return None, None
+    return low, high
+
+
+def _reader(stored: pa.DataType) -> Callable[[list[Any]], pa.Array] | None:
+    """A function that makes an array of a column's type of physical values; None if there is none."""
+    types = pa.types
+    if types.is_decimal(stored):
+        return lambda raw: pa.array(
+            [None if value is None else decimal_of(value, stored.scale) for value in raw], stored
+        )
+    if types.is_string(stored) or types.is_large_string(stored):
+        return lambda raw: pa.array(raw, pa.binary()).cast(pa.string()).cast(stored)
+    if types.is_timestamp(stored):
+        return lambda raw: pa.array(raw, pa.int64()).view(stored)
+    if types.is_date32(stored):
+        return lambda raw: pa.array(raw, pa.int32()).view(stored)
+    if types.is_integer(stored) or types.is_floating(stored) or types.is_boolean(stored):
+        return lambda raw: pa.array(raw, stored)
+    return None

@@ -1,0 +1,169 @@
+"""Scans of random tables, against rows known as Python values, and against filters of whole tables."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from airflow_delta.engine import LONG, DeltaTable, StructField, StructType
+from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
+from tests.deep import deep_but_for
+from tests.row_tables import RowTable, bag, random_table
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "name": {"mode": "name", "partition_by": ("p",), "tracked": True},
+    "id": {"mode": "id", "partition_by": ("q", "p"), "tracked": True},
+    "none, partitioned": {"partition_by": ("q",)},
+    "id, tracked": {"mode": "id", "tracked": True},
+}
+SEEDS = range(12)
+
+
+def made(path: Path, layout: str, seed: int) -> RowTable:
+    return random_table(path / "t", seed, **LAYOUTS[layout])
+
+
+@pytest.mark.parametrize("layout", deep_but_for(LAYOUTS, "none", "name", "id, tracked"))
+@pytest.mark.parametrize("seed", deep_but_for(SEEDS, 0))
+def test_all_rows_are_read(tmp_path: Path, layout: str, seed: int) -> None:
+    table = made(tmp_path, layout, seed)
+    tracked = LAYOUTS[layout].get("tracked", False)
+    scan = table.table.snapshot().scan(with_row_tracking=tracked, batch_size=7)
+    whole = scan.to_table()
+    whole.validate(full=True)
+    assert bag(whole.to_pylist()) == bag(table.rows)
+    streamed = pa.table(scan)
+    assert streamed.schema == scan.schema
+    assert bag(streamed.to_pylist()) == bag(table.rows)
+
+
+@pytest.mark.parametrize("layout", deep_but_for(LAYOUTS, "name", "none, partitioned"))
+@pytest.mark.parametrize("seed", deep_but_for(SEEDS, 1))
+def test_a_predicate_selects_the_rows_that_it_selects_in_memory(
+    tmp_path: Path, layout: str, seed: int
+) -> None:
+    snapshot = made(tmp_path, layout, seed).table.snapshot()
+    whole, chosen = snapshot.to_arrow(), random.Random(seed)
+    for _ in range(6):
+        predicate = condition(chosen)
+        columns = chosen.choice([None, ["id"], ["text", "s"], ["p"], ["q", "list"]])
+        expected = whole.filter(predicate).select(columns or whole.column_names)
+        scan = snapshot.scan(columns, predicate, batch_size=chosen.choice([5, 65_536]))
+        assert bag(scan.to_table().to_pylist()) == bag(expected.to_pylist()), str(predicate)
+
+
+def condition(chosen: random.Random, depth: int = 0) -> pc.Expression:
+    kind = chosen.random()
+    if depth < 3 and kind < 0.5:
+        left, right = condition(chosen, depth + 1), condition(chosen, depth + 1)
+        return left & right if kind < 0.2 else left | right if kind < 0.4 else ~left
+    number = chosen.randint(-1000, 1000)
+    micros = pa.scalar(946_684_800_000_000 + number * 10**12)
+    price = pa.scalar(Decimal(number), pa.decimal128(12, 3))
+    return chosen.choice(
+        [
+            pc.field("id") == chosen.randint(0, 10**6),
+            pc.field("id") > chosen.randint(0, 10**6),
+            pc.field("n") <= number * 10 ** chosen.choice([0, 10]),
+            pc.field("text") == "a",
+            pc.field("d") > number / 8,
+            pc.is_nan(pc.field("d")),
+            pc.field("day") >= pa.scalar(18262 + number, pa.int32()).cast(pa.date32()),
+            pc.field("p") == "a",
+            pc.field("q").isin([1, 2]),
+            pc.field("added").is_null(),
+            pc.field("s", "x") > number,
+            pc.field("s.x") == f"dot {number}",
+            pc.field("ok"),
+            pc.field("price") < price,
+            pc.field("at") > micros.cast(pa.timestamp("us", "UTC")),
+        ]
+    )
+
+
+def test_a_large_table_is_read_in_threads(tmp_path: Path) -> None:
+    table = random_table(tmp_path / "t", 3, tracked=True, num_files=9)
+    snapshot = table.table.snapshot()
+    request = snapshot.scan(with_row_tracking=True)
+    request._threads = 3  # What its size would give it.
+    assert bag(request.to_table().to_pylist()) == bag(table.rows)
+    assert bag(pa.table(request).to_pylist()) == bag(table.rows)
+    stopped = iter(request)
+    next(stopped)
+    stopped.close()  # type: ignore[attr-defined]
+
+
+def test_files_that_statistics_exclude_are_not_read(tmp_path: Path) -> None:
+    table = random_table(tmp_path / "t", 4, num_files=8)
+    least = min(table.rows, key=lambda row: row["id"])
+    snapshot = table.table.snapshot()
+    assert snapshot.scan().num_files == 8
+    scan = snapshot.scan(["id"], f"id <= {least['id']}")
+    assert scan.num_files < 8
+    assert scan.to_table().to_pylist() == [{"id": least["id"]}]
+
+
+def test_columns_come_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
+    snapshot = random_table(tmp_path / "t", 5, partition_by=("p",)).table.snapshot()
+    assert snapshot.to_arrow(["p", "text", "id"]).column_names == ["p", "text", "id"]
+
+
+def test_a_table_without_files_has_no_rows(tmp_path: Path) -> None:
+    table = DeltaTable.create(str(tmp_path), StructType((StructField("id", LONG),)))
+    scan = table.snapshot().scan(predicate="id = 1")
+    assert list(scan) == []
+    assert scan.to_table().schema == pa.schema([("id", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"columns": ["no"]}, r"unknown columns \['no'\]: the table has id"),
+        ({"columns": []}, "expected a list of at least one name"),
+        ({"columns": "id"}, "expected a list of at least one name"),
+        ({"columns": ["id", "id"]}, "a column is named twice"),
+        ({"predicate": pc.field("id") == "x"}, "can't be evaluated on the columns of the table"),
+        ({"predicate": pc.field("id") + 1}, "is of the type int64: expected a condition"),
+        ({"predicate": "no = 1"}, "names the column 'no', which the table doesn't have"),
+        ({"batch_size": 0}, "batch_size=0: expected a number of rows"),
+        ({"with_row_tracking": True}, "the table has no row ids to rely on at version 0"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    tmp_path: Path, arguments: dict[str, Any], message: str
+) -> None:
+    snapshot = DeltaTable.create(str(tmp_path), StructType((StructField("id", LONG),))).snapshot()
+    with pytest.raises(InvalidArgumentError, match=message):
+        snapshot.scan(**arguments)
+
+
+def test_a_column_of_the_table_hides_no_row_id(tmp_path: Path) -> None:
+    schema = StructType((StructField("_row_id", LONG), StructField("id", LONG)))
+    told = {"delta.enableRowTracking": "true"}
+    snapshot = DeltaTable.create(str(tmp_path), schema, properties=told).snapshot()
+    with pytest.raises(InvalidArgumentError, match=r"has the columns \['_row_id'\] of its own"):
+        snapshot.scan(with_row_tracking=True)
+    names = snapshot.scan(["id"], with_row_tracking=True).schema.names
+    assert names == ["id", "_row_id", "_row_commit_version"]
+
+
+def test_other_formats_than_parquet_are_refused(sales_copy: Path) -> None:
+    commit = sales_copy / "_delta_log" / f"{0:020}.json"
+    text = commit.read_text(encoding="utf-8")
+    commit.write_text(text.replace('"provider":"parquet"', '"provider":"orc"'), encoding="utf-8")
+    with pytest.raises(UnsupportedFeatureError, match="the data files are in the format 'orc'"):
+        DeltaTable(str(sales_copy)).snapshot().scan()
+
+
+def test_a_predicate_that_fails_on_a_row_names_the_file(tmp_path: Path) -> None:
+    snapshot = random_table(tmp_path / "t", 6).table.snapshot()
+    predicate = pc.field("text").cast(pa.int64()) == 1
+    with pytest.raises(InvalidArgumentError, match="can't be evaluated on a row of the data file"):
+        snapshot.to_arrow(predicate=predicate)
