@@ -83,7 +83,8 @@ def parse_clauses(given: Any, *, name: str) -> tuple[MergeClause, ...]:
 def _parsed(given: Any, name: str) -> MergeClause:
     match given:
         case {"when": str(when), "then": str(then), **others} if others.keys() <= _OPTIONAL:
-            condition, values = others.get("condition"), others.get("values")
+            condition = others.get("condition")
+            values: Any = others.get("values")
         case _:
             raise InvalidArgumentError(
                 f"{name}: expected a dictionary with when, then, and perhaps condition and values, found "

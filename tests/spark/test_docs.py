@@ -21,7 +21,7 @@ GUIDES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
         ("profile-a-table.md", slice(0, 1), 6),
         # The last of each is a DAG.
         ("write-with-spark.md", slice(0, -1), 9),
-        ("upsert.md", slice(0, -1), 17),
+        ("upsert.md", slice(0, -1), 14),
         ("delete-personal-data.md", slice(0, -1), 6),
         ("keep-history.md", slice(0, -1), 7),
         # The first is a DAG.
