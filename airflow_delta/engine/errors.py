@@ -73,6 +73,7 @@ __all__ = [
     "InvalidTableError",
     "MetadataChangedError",
     "MissingFilesError",
+    "MultipleMatchesError",
     "NoBooksError",
     "NotBackfilledError",
     "NotRegularFileError",
