@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import StructField, StructType
 from airflow_delta.engine.transaction.alter.evolution import evolve_metadata
+from airflow_delta.row_changes.clauses import NOT_MATCHED_BY_SOURCE, MergeClause
 from airflow_delta.spark.dml.assignments import find_column, spellings
-from airflow_delta.spark.dml.merge.clauses import NOT_MATCHED_BY_SOURCE, MergeClause
+from airflow_delta.spark.dml.merge.clauses import argument_of
 
 if TYPE_CHECKING:
     from airflow_delta.engine import Snapshot
@@ -59,7 +60,7 @@ def _path_in_source(
     base: Snapshot, source: MergeSource, clause: MergeClause, name: object, alias: str
 ) -> SchemaPath | None:
     """The column of the source with the name of an assigned column, which the table may lack."""
-    for parts in spellings(source.spark, name, clause.argument, alias):
+    for parts in spellings(source.spark, name, argument_of(clause), alias):
         found = find_column(source.schema, parts)
         if found is not None or find_column(base.schema, parts) is not None:
             return found and found[0]

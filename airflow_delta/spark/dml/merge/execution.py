@@ -26,17 +26,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.features.identity import identity_columns
-from airflow_delta.spark.dml.assignments import Assignments
-from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
-from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
-from airflow_delta.spark.dml.merge.clauses import (
+from airflow_delta.row_changes.clauses import (
     MATCHED,
     NOT_MATCHED,
     NOT_MATCHED_BY_SOURCE,
     MergeClause,
-    check_expressions,
-    resolved_assignments,
 )
+from airflow_delta.spark.dml.assignments import Assignments
+from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
+from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
+from airflow_delta.spark.dml.merge.clauses import check_expressions, resolved_assignments
 from airflow_delta.spark.dml.merge.evolution import evolved_metadata
 from airflow_delta.spark.dml.merge.matches import CLAUSE, Matches, find_matches, joined, numbered
 from airflow_delta.spark.dml.merge.pruning import matching_files_expression
@@ -112,7 +111,7 @@ class MergeAttempt:
             "notMatchedBySourcePredicates": NOT_MATCHED_BY_SOURCE,
         }
         lists = {
-            name: [clause.to_json() for clause in self.of(when).values()]
+            name: [_clause_parameters(clause) for clause in self.of(when).values()]
             for name, when in names.items()
         }
         return {"predicate": [str(self.on)], **lists}
@@ -124,6 +123,12 @@ class MergeAttempt:
         base = begun.transaction.base
         metadata = evolved_metadata(base, self.source, self.clauses, self.aliases[0])
         return redefined_target(begun.transaction, metadata)
+
+
+def _clause_parameters(clause: MergeClause) -> dict[str, str]:
+    """A clause in ``operationParameters``, as Delta Spark writes it."""
+    predicate = {} if clause.condition is None else {"predicate": str(clause.condition)}
+    return {**predicate, "actionType": clause.then}
 
 
 @dataclass(frozen=True)

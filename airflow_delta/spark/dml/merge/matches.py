@@ -17,10 +17,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import MultipleMatchesError
+from airflow_delta.row_changes.clauses import MATCHED, NOT_MATCHED_BY_SOURCE, MergeClause
 from airflow_delta.spark.dml.assignments import Assignments
 from airflow_delta.spark.dml.expressions import condition_column
 from airflow_delta.spark.dml.matching import LocatedRows, collect_groups
-from airflow_delta.spark.dml.merge.clauses import MATCHED, NOT_MATCHED_BY_SOURCE, MergeClause
 from airflow_delta.spark.dml.merge.source import SOURCE_ROW
 from airflow_delta.spark.dml.new_values import (
     assign,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.dml.commit import redone
-from airflow_delta.spark.dml.merge.clauses import (
+from airflow_delta.row_changes.clauses import (
     MATCHED,
     NOT_MATCHED,
     NOT_MATCHED_BY_SOURCE,
     MergeClause,
     check_clauses,
 )
+from airflow_delta.spark.dml.commit import redone
 from airflow_delta.spark.dml.merge.execution import MergeAttempt
 from airflow_delta.spark.dml.merge.result import MergeResult
 from airflow_delta.spark.dml.merge.source import store_source
