@@ -31,7 +31,7 @@ __all__ = ["DataFile"]
 # The errors that Arrow raises for a damaged file. Errors of the storage have other types.
 _DAMAGE = (pa.ArrowException, OSError, IndexError, KeyError, ValueError, PyarrowFallback)
 
-_BUFFER = 64 << 10
+_BUFFER = 256 << 10
 """The bytes that are read at a time of each column, on a disk."""
 
 
