@@ -22,7 +22,7 @@ class WatchedOwner:
     """A commit owner over another one.
 
     Attributes:
-        inner: the other one; with books of its own in memory unless given.
+        inner: the other one; with a commit store of its own in memory unless given.
         calls: the methods that were called, with the version that each was about, if any.
         fails: what methods raise instead, by name.
         before: what happens just before a method, by name.

@@ -124,6 +124,7 @@ def with_failures_by_policy(execute: _FunctionT) -> _FunctionT:
 
     @wraps(execute)
     def by_policy(*arguments: Any, **named: Any) -> Any:
+        """Call the method, and raise its errors by policy."""
         with failures_by_policy():
             return execute(*arguments, **named)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_rules import SparkRowRules
@@ -18,6 +18,13 @@ __all__ = ["AddConstraintOperator", "SetNotNullOperator"]
 
 class _RowRuleTask(SparkTask):
     """A task that has Spark check the rows of a table, and then adds a rule for them."""
+
+    spark_argument: ClassVar[str]
+
+    @classmethod
+    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
+        """What the rule is about: Spark evaluates it for each row."""
+        return [cls.spark_argument]
 
     def _rules(self, context: Context) -> SparkRowRules:
         # Made before ``table_uri`` is used, from which `hook` takes the connection.
@@ -52,17 +59,13 @@ class AddConstraintOperator(_RowRuleTask):
 
     template_fields: Sequence[str] = (*_RowRuleTask.template_fields, "name", "expression")
     arguments = with_readers(_RowRuleTask, name=as_required_text, expression=as_required_text)
+    spark_argument = "expression"
 
     def __init__(self, *, name: str, expression: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.name = name
         self.expression = expression
         self.check_arguments()
-
-    @classmethod
-    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
-        """``expression``: Spark evaluates it."""
-        return ["expression"]
 
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
@@ -101,16 +104,12 @@ class SetNotNullOperator(_RowRuleTask):
 
     template_fields: Sequence[str] = (*_RowRuleTask.template_fields, "column")
     arguments = with_readers(_RowRuleTask, column=as_required_text)
+    spark_argument = "column"
 
     def __init__(self, *, column: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.column = column
         self.check_arguments()
-
-    @classmethod
-    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
-        """``column``: Spark looks at its values."""
-        return ["column"]
 
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

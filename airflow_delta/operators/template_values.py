@@ -197,6 +197,7 @@ def choice(*values: str, default: str | None) -> Callable[..., Any]:
     """
 
     def read(value: str | None, *, name: str) -> str | None:
+        """Check that the value is one of the texts."""
         if value is not None and value not in values:
             raise _wrong(name, f"one of {', '.join(values)}", value)
         return default if value is None else value
@@ -211,6 +212,7 @@ def flag(*, default: bool) -> Callable[..., Any]:
     """
 
     def read(value: str | bool | None, *, name: str) -> bool:
+        """Take the value as true or false, in any case."""
         if value is None:
             return default
         found = _FLAGS.get(str(value).strip().lower())
@@ -230,6 +232,7 @@ def switch(*, default: bool) -> Callable[..., Any]:
     """
 
     def read(value: bool | None, *, name: str) -> bool:
+        """Check that the value isn't a text."""
         if value is not None and not isinstance(value, bool):
             raise _wrong(name, "True or False (it isn't templated)", value)
         return default if value is None else value

@@ -135,6 +135,7 @@ def leaf_columns(schema: StructType) -> tuple[LeafColumn, ...]:
     found: list[LeafColumn] = []
 
     def visit(struct: StructType, above: tuple[str, ...]) -> None:
+        """Add the leaf columns below a struct."""
         for field in struct:
             path = (*above, field.name)
             if isinstance(field.data_type, StructType):

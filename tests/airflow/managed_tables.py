@@ -1,4 +1,4 @@
-"""Managed tables for the tests of Airflow's side: their owner's books are a file of SQLite."""
+"""Managed tables for the tests of Airflow's side: their commit store is a file of SQLite."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["commit", "hand_over", "in_log", "sqlite_connection", "use_owner"]
 
 
 def sqlite_connection(file: Path) -> str:
-    """A connection of Airflow's to the books in a file."""
+    """A connection of Airflow's to the commit store in a file."""
     return json.dumps({"conn_type": "delta_commit_owner", "extra": {"path": str(file)}})
 
 
 def use_owner(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    """Let the books in a file be those of all tasks."""
+    """Let the commit store in a file be that of all tasks."""
     monkeypatch.setenv("AIRFLOW_CONN_DELTA_COMMIT_OWNER_DEFAULT", sqlite_connection(file))
 
 
 def hand_over(table: Path, file: Path, *, backfill: str = "on-request") -> SqlCommitOwner:
-    """Hand a table over to the owner whose books are in a file, by one commit."""
+    """Hand a table over to the owner whose commit store is in a file, by one commit."""
     owner = SqlCommitOwner(f"sqlite:///{file}")
     result = DeltaTable(table, commit_owners={"sql": owner}).convert_to_managed(
         "sql", {"backfill": backfill}

@@ -122,8 +122,8 @@ def test_the_owner_of_a_named_connection_is_asked(
 ) -> None:
     managed.commit()
     use_owner(monkeypatch, tmp_path / "another.db")
-    monkeypatch.setenv("AIRFLOW_CONN_BOOKS", sqlite_connection(managed.file))
-    assert backfill(managed.path, commit_owner_conn_id="books")["version"] == 5
+    monkeypatch.setenv("AIRFLOW_CONN_CENTRAL", sqlite_connection(managed.file))
+    assert backfill(managed.path, commit_owner_conn_id="central")["version"] == 5
 
 
 def test_a_table_of_the_file_system_has_nothing_to_backfill(sales: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_trigger_is_rebuilt_from_what_it_serializes() -> None:
         version=7,
         trigger_backfill=True,
         delta_conn_id="lake",
-        commit_owner_conn_id="books",
+        commit_owner_conn_id="central",
         poke_interval=2.5,
         silent_fail=True,
     )
@@ -491,7 +491,7 @@ def test_a_resumed_sensor_without_an_event_fails() -> None:
         sensor("s3://lake/t").execute_complete(context(), None)
 
 
-def test_the_owner_of_the_tests_keeps_its_books_in_the_file(managed: Managed) -> None:
+def test_the_commit_store_of_the_tests_is_the_file(managed: Managed) -> None:
     """Or else the tests above would be of something else."""
     again = DeltaTable(
         managed.path, commit_owners={"sql": SqlCommitOwner(f"sqlite:///{managed.file}")}

@@ -271,13 +271,13 @@ def test_the_target_says_how_far_it_has_come(
 def test_what_a_managed_table_lacks_is_backfilled_and_its_owner_told(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submissions, books = Submissions(monkeypatch), tmp_path / "owner.db"
-    use_owner(monkeypatch, books)
-    newest = commit(Path(table), hand_over(Path(table), books), 2)
+    submissions, owner_file = Submissions(monkeypatch), tmp_path / "owner.db"
+    use_owner(monkeypatch, owner_file)
+    newest = commit(Path(table), hand_over(Path(table), owner_file), 2)
     assert in_log(Path(table)) < newest
     Runs().run(feed(table, target_uri=str(tmp_path / "changes")))
     assert submissions.taken[0]["end"] == submissions.in_log == newest
-    assert submissions.environment["commit_owner_url"] == f"sqlite:///{books}"
+    assert submissions.environment["commit_owner_url"] == f"sqlite:///{owner_file}"
 
 
 def test_what_must_not_be_appended_to_fails_for_good(

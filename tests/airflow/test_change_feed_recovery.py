@@ -93,10 +93,10 @@ def test_a_table_whose_owner_cannot_be_asked_was_not_put_back(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its log has fewer versions than were told. That is for another try to see."""
-    runs, books = Runs(), tmp_path / "owner.db"
+    runs, owner_file = Runs(), tmp_path / "owner.db"
     with monkeypatch.context() as patch:
-        use_owner(patch, books)
-        newest = commit(Path(table), hand_over(Path(table), books), 2)
+        use_owner(patch, owner_file)
+        newest = commit(Path(table), hand_over(Path(table), owner_file), 2)
         assert versions(runs.run(feed(table))) == (0, newest)
     with (
         pytest.warns(DeltaWarning, match="may be stale"),

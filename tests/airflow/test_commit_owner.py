@@ -41,8 +41,8 @@ def url(name: str | None = None) -> str | None:
 @pytest.mark.parametrize("kind", ["delta_commit_owner", "postgres"])
 def test_a_connection_to_postgresql(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     extra = {"sslmode": "verify-full", "connect_timeout": 5, "sslrootcert": "", "options": None}
-    define(monkeypatch, "books", conn_type=kind, port=5433, extra=extra, **HOST, **LOGIN)
-    found = make_url(str(url("books")))
+    define(monkeypatch, "central", conn_type=kind, port=5433, extra=extra, **HOST, **LOGIN)
+    found = make_url(str(url("central")))
     assert found.drivername == "postgresql+psycopg"
     assert (found.host, found.port, found.database) == ("db.example.com", 5433, "owner")
     assert (found.username, found.password) == ("delta", SECRET)
@@ -51,9 +51,10 @@ def test_a_connection_to_postgresql(monkeypatch: pytest.MonkeyPatch, kind: str) 
 
 def test_a_connection_of_airflows_own_as_a_uri(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(
-        "AIRFLOW_CONN_BOOKS", "postgresql://delta:p%40ss@db/owner?sslmode=require&cursor=dictcursor"
+        "AIRFLOW_CONN_CENTRAL",
+        "postgresql://delta:p%40ss@db/owner?sslmode=require&cursor=dictcursor",
     )
-    assert url("books") == "postgresql+psycopg://delta:p%40ss@db/owner?sslmode=require"
+    assert url("central") == "postgresql+psycopg://delta:p%40ss@db/owner?sslmode=require"
 
 
 @pytest.mark.parametrize(
@@ -68,8 +69,8 @@ def test_a_connection_of_airflows_own_as_a_uri(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_a_connection_to_sqlite(monkeypatch: pytest.MonkeyPatch, connection: Any) -> None:
     text = connection if isinstance(connection, str) else json.dumps(connection)
-    monkeypatch.setenv("AIRFLOW_CONN_BOOKS", text)
-    found = make_url(str(url("books")))
+    monkeypatch.setenv("AIRFLOW_CONN_CENTRAL", text)
+    found = make_url(str(url("central")))
     assert (found.drivername, found.database) == ("sqlite", "/data/own er.db")
     assert not found.query
 
@@ -102,21 +103,21 @@ def test_a_connection_to_sqlite(monkeypatch: pytest.MonkeyPatch, connection: Any
 def test_what_is_no_database_of_an_owner_is_refused(
     monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], message: str
 ) -> None:
-    define(monkeypatch, "books", **connection)
+    define(monkeypatch, "central", **connection)
     with pytest.raises(
-        AirflowException, match=f"connection 'books' of the commit owner .*{message}"
+        AirflowException, match=f"connection 'central' of the commit owner .*{message}"
     ):
-        CommitOwnerHook("books").url()
+        CommitOwnerHook("central").url()
     with pytest.raises(AirflowException, match=message):
-        asyncio.run(CommitOwnerHook("books").url_async())
+        asyncio.run(CommitOwnerHook("central").url_async())
 
 
 def test_secrets_are_masked_in_each_of_their_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.log import redact
 
     extra = {"sslpassword": "k3y-of-the-key"}
-    define(monkeypatch, "books", conn_type="postgres", extra=extra, **HOST, **LOGIN)
-    found = str(url("books"))
+    define(monkeypatch, "central", conn_type="postgres", extra=extra, **HOST, **LOGIN)
+    found = str(url("central"))
     shown = str(redact(f"{found} {SECRET} k3y-of-the-key"))
     assert "k3y-of-the-key" not in shown
     assert "cr%2F3t" not in shown
@@ -125,10 +126,10 @@ def test_secrets_are_masked_in_each_of_their_forms(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_named_connection_must_exist(sales: Path) -> None:
-    message = r"'books' \(commit_owner_conn_id\) isn't defined"
+    message = r"'central' \(commit_owner_conn_id\) isn't defined"
     with pytest.raises(AirflowNotFoundException, match=message):
-        url("books")
-    hook = DeltaHook(None, "books")
+        url("central")
+    hook = DeltaHook(None, "central")
     with pytest.raises(AirflowNotFoundException, match=message):
         hook.table(str(sales))
     with pytest.raises(AirflowNotFoundException, match=message):
@@ -158,15 +159,15 @@ def test_tables_get_the_owner_of_the_connection(
     monkeypatch: pytest.MonkeyPatch, sales_copy: Path, tmp_path: Path
 ) -> None:
     """Of the default one, of a named one, and where there is none, of the environment."""
-    books = hand_over(sales_copy, tmp_path / "owner.db")
-    commit(sales_copy, books)
+    owner = hand_over(sales_copy, tmp_path / "owner.db")
+    commit(sales_copy, owner)
     with pytest.warns(DeltaWarning, match="may be stale"):
         assert DeltaHook().pin(str(sales_copy))["version"] == 4
     monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path}/owner.db")
     assert DeltaHook().pin(str(sales_copy))["version"] == 5
     monkeypatch.delenv(URL_VARIABLE)
-    monkeypatch.setenv("AIRFLOW_CONN_BOOKS", sqlite_connection(tmp_path / "owner.db"))
-    assert DeltaHook(None, "books").pin(str(sales_copy))["version"] == 5
+    monkeypatch.setenv("AIRFLOW_CONN_CENTRAL", sqlite_connection(tmp_path / "owner.db"))
+    assert DeltaHook(None, "central").pin(str(sales_copy))["version"] == 5
     use_owner(monkeypatch, tmp_path / "owner.db")
     assert DeltaHook().pin(str(sales_copy))["version"] == 5
     table = asyncio.run(DeltaHook().table_async(str(sales_copy)))
@@ -176,8 +177,8 @@ def test_tables_get_the_owner_of_the_connection(
 def test_a_connection_comes_before_the_environment(
     monkeypatch: pytest.MonkeyPatch, sales_copy: Path, tmp_path: Path
 ) -> None:
-    books = hand_over(sales_copy, tmp_path / "owner.db")
-    commit(sales_copy, books)
+    owner = hand_over(sales_copy, tmp_path / "owner.db")
+    commit(sales_copy, owner)
     monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path}/another.db")
     use_owner(monkeypatch, tmp_path / "owner.db")
     assert DeltaHook().pin(str(sales_copy))["version"] == 5
@@ -205,8 +206,8 @@ def test_the_button_of_the_form_tells_whether_the_database_can_be_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "owner.db"
-    monkeypatch.setenv("AIRFLOW_CONN_BOOKS", sqlite_connection(file))
-    assert CommitOwnerHook("books").test_connection() == (
+    monkeypatch.setenv("AIRFLOW_CONN_CENTRAL", sqlite_connection(file))
+    assert CommitOwnerHook("central").test_connection() == (
         True,
         f"connected to sqlite:///{file}, whose tables are those of the commit owner",
     )
@@ -216,7 +217,7 @@ def test_the_button_of_the_form_tells_whether_the_database_can_be_used(
     assert "airflow_delta_managed_tables" in names
 
 
-@pytest.mark.parametrize("name", ["books", None])
+@pytest.mark.parametrize("name", ["central", None])
 def test_the_button_tells_what_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
     fine, message = CommitOwnerHook(name).test_connection()
     assert not fine
@@ -228,8 +229,8 @@ def test_the_button_tells_of_a_database_that_is_away_without_its_password(
 ) -> None:
     # Nobody listens at port 1 of this machine.
     here = {"host": "127.0.0.1", "port": 1, "schema": "owner"}
-    define(monkeypatch, "books", conn_type="postgres", **here, **LOGIN)
-    fine, message = CommitOwnerHook("books").test_connection()
+    define(monkeypatch, "central", conn_type="postgres", **here, **LOGIN)
+    fine, message = CommitOwnerHook("central").test_connection()
     assert not fine
     assert message.startswith("CommitOwnerUnavailableError: ")
     assert "127.0.0.1" in message
@@ -287,7 +288,7 @@ def test_opening_a_managed_table_does_not_block_the_event_loop(
 def test_tables_keep_no_secret_of_the_connection(
     monkeypatch: pytest.MonkeyPatch, sales_copy: Path
 ) -> None:
-    define(monkeypatch, "books", conn_type="postgres", **HOST, **LOGIN)
-    table = DeltaHook(None, "books").table(str(sales_copy))
+    define(monkeypatch, "central", conn_type="postgres", **HOST, **LOGIN)
+    table = DeltaHook(None, "central").table(str(sales_copy))
     assert isinstance(table, DeltaTable)
     assert SECRET not in f"{table!r} {vars(table)!r}"

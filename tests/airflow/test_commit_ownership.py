@@ -44,7 +44,7 @@ CONTEXT: Any = {}
 
 
 @pytest.fixture
-def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def owner_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of the owner that all tasks have."""
     file = tmp_path / "owner.db"
     use_owner(monkeypatch, file)
@@ -67,13 +67,13 @@ def test_arguments_are_rendered() -> None:
         table_uri="{{ params.uri }}",
         commit_owner="{{ params.owner }}",
         conf={"backfill": "{{ params.every }}"},
-        commit_owner_conn_id="{{ params.owner }}_books",
+        commit_owner_conn_id="{{ params.owner }}_owner",
     )
     params: Any = {"params": {"uri": "s3://lake/t", "owner": "sql", "every": 10}}
     operator.render_template_fields(params)
     assert (operator.table_uri, operator.commit_owner) == ("s3://lake/t", "sql")
     assert operator.conf == {"backfill": "10"}
-    assert operator.commit_owner_conn_id == "sql_books"
+    assert operator.commit_owner_conn_id == "sql_owner"
 
 
 def test_who_is_responsible_for_a_task_is_no_commit_owner() -> None:
@@ -82,7 +82,7 @@ def test_who_is_responsible_for_a_task_is_no_commit_owner() -> None:
     assert (operator.owner, operator.commit_owner) == ("data-team", "sql")
 
 
-def test_a_table_is_handed_over_and_a_retry_finds_that(sales_copy: Path, books: Path) -> None:
+def test_a_table_is_handed_over_and_a_retry_finds_that(sales_copy: Path, owner_file: Path) -> None:
     result = convert(sales_copy, conf={"backfill": "3"})
     assert result == {
         "table_uri": str(sales_copy),
@@ -95,13 +95,15 @@ def test_a_table_is_handed_over_and_a_retry_finds_that(sales_copy: Path, books: 
         Peer(sales_copy).metadata().configuration["delta.managedCommit.commitOwnerConf"]
     )
     assert told["backfill"] == "3"
-    assert set(told) == {"backfill", "tableId"}, "where the books are is nobody's business"
+    assert set(told) == {"backfill", "tableId"}, (
+        "the location of the commit store is nobody's business"
+    )
     assert convert(sales_copy, conf={"backfill": "3"}) == {**result, "converted": False}
     assert convert(sales_copy) == {**result, "converted": False}
 
 
-def test_a_table_is_given_back_and_a_retry_finds_that(sales_copy: Path, books: Path) -> None:
-    owner = hand_over(sales_copy, books)
+def test_a_table_is_given_back_and_a_retry_finds_that(sales_copy: Path, owner_file: Path) -> None:
+    owner = hand_over(sales_copy, owner_file)
     commit(sales_copy, owner, 2)
     result = release(sales_copy)
     assert result == {
@@ -116,9 +118,9 @@ def test_a_table_is_given_back_and_a_retry_finds_that(sales_copy: Path, books: P
 
 
 def test_deltalake_writes_a_table_again_that_was_given_back_without_in_commit_timestamps(
-    sales_copy: Path, books: Path
+    sales_copy: Path, owner_file: Path
 ) -> None:
-    commit(sales_copy, hand_over(sales_copy, books))
+    commit(sales_copy, hand_over(sales_copy, owner_file))
     before = Peer(sales_copy).to_pyarrow_table()
     assert release(sales_copy, keep_in_commit_timestamps=False)["converted"]
     left = set(Peer(sales_copy).protocol().writer_features or [])
@@ -129,10 +131,10 @@ def test_deltalake_writes_a_table_again_that_was_given_back_without_in_commit_ti
 
 
 def test_deltalake_does_not_write_a_table_with_in_commit_timestamps(
-    sales_copy: Path, books: Path
+    sales_copy: Path, owner_file: Path
 ) -> None:
     """As the guide says, and the docstring of the operator."""
-    hand_over(sales_copy, books)
+    hand_over(sales_copy, owner_file)
     release(sales_copy)
     rows = Peer(sales_copy).to_pyarrow_table()
     with pytest.raises(DeltaError, match="InCommitTimestamp"):
@@ -148,7 +150,7 @@ def test_deltalake_does_not_write_a_table_with_in_commit_timestamps(
     ],
 )
 def test_a_configuration_that_is_none_hands_nothing_over(
-    sales_copy: Path, books: Path, conf: dict[str, str], problem: str
+    sales_copy: Path, owner_file: Path, conf: dict[str, str], problem: str
 ) -> None:
     with fails_for_good(InvalidArgumentError, match=problem):
         convert(sales_copy, conf=conf)
@@ -158,16 +160,16 @@ def test_a_configuration_that_is_none_hands_nothing_over(
 
 @pytest.mark.parametrize("conf", [{}, {"backfill": "1"}])
 def test_the_default_policy_may_be_said(
-    sales_copy: Path, books: Path, conf: dict[str, str]
+    sales_copy: Path, owner_file: Path, conf: dict[str, str]
 ) -> None:
     assert convert(sales_copy, conf={} if conf else {"backfill": "1"})["converted"]
     assert not convert(sales_copy, conf=conf)["converted"]
 
 
 def test_what_is_handed_over_is_seen_without_its_owner(
-    sales_copy: Path, books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sales_copy: Path, owner_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit(sales_copy, hand_over(sales_copy, books))
+    commit(sales_copy, hand_over(sales_copy, owner_file))
     monkeypatch.setenv("AIRFLOW_CONN_AWAY", sqlite_connection(tmp_path / "no" / "owner.db"))
     monkeypatch.delenv("AIRFLOW_CONN_DELTA_COMMIT_OWNER_DEFAULT")
     assert convert(sales_copy) == {
@@ -188,14 +190,14 @@ def test_what_is_handed_over_is_seen_without_its_owner(
 def test_the_owner_of_a_named_connection_gets_the_table(
     sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_BOOKS", sqlite_connection(tmp_path / "named.db"))
-    assert convert(sales_copy, commit_owner_conn_id="books")["converted"]
+    monkeypatch.setenv("AIRFLOW_CONN_CENTRAL", sqlite_connection(tmp_path / "named.db"))
+    assert convert(sales_copy, commit_owner_conn_id="central")["converted"]
     assert (tmp_path / "named.db").exists()
-    assert release(sales_copy, commit_owner_conn_id="books")["converted"]
+    assert release(sales_copy, commit_owner_conn_id="central")["converted"]
 
 
 def test_what_cannot_be_converted_is_a_typed_error(
-    sales_copy: Path, books: Path, tmp_path: Path
+    sales_copy: Path, owner_file: Path, tmp_path: Path
 ) -> None:
     with fails_for_good(TableNotFoundError, match="nothing"):
         convert(tmp_path / "nothing")
@@ -215,7 +217,7 @@ def test_without_an_owner_nothing_is_converted(sales_copy: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["delta_commit_owner", "postgres"])
-def test_from_the_connection_to_the_books_in_postgresql(
+def test_from_the_connection_to_the_commit_store_in_postgresql(
     sales_copy: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     server = make_url(new_database())
@@ -228,15 +230,15 @@ def test_from_the_connection_to_the_books_in_postgresql(
         "password": server.password,
         "extra": {"application_name": "airflow-delta's tests"},
     }
-    monkeypatch.setenv("AIRFLOW_CONN_BOOKS", json.dumps(connection))
-    books = {"commit_owner_conn_id": "books"}
-    assert convert(sales_copy, conf={"backfill": "on-request"}, **books)["version"] == 4
-    DeltaHook(None, "books").table(str(sales_copy)).alter.set_properties({"number": "5"})
-    backfill = BackfillOperator(task_id="backfill", table_uri=str(sales_copy), **books)
+    monkeypatch.setenv("AIRFLOW_CONN_CENTRAL", json.dumps(connection))
+    owner = {"commit_owner_conn_id": "central"}
+    assert convert(sales_copy, conf={"backfill": "on-request"}, **owner)["version"] == 4
+    DeltaHook(None, "central").table(str(sales_copy)).alter.set_properties({"number": "5"})
+    backfill = BackfillOperator(task_id="backfill", table_uri=str(sales_copy), **owner)
     facts = backfill.execute(CONTEXT)
     assert (facts["num_backfilled"], facts["version"], facts["lag"]) == (1, 5, 0)
-    assert release(sales_copy, **books)["version"] == 6
-    fine, message = CommitOwnerHook("books").test_connection()
+    assert release(sales_copy, **owner)["version"] == 6
+    fine, message = CommitOwnerHook("central").test_connection()
     assert fine
     assert str(server.password) not in message
 
@@ -245,9 +247,9 @@ def test_from_the_connection_to_the_books_in_postgresql(
 
 
 def test_a_checkpoint_is_of_what_is_backfilled_unless_that_is_done_first(
-    sales_copy: Path, books: Path
+    sales_copy: Path, owner_file: Path
 ) -> None:
-    commit(sales_copy, hand_over(sales_copy, books), 2)
+    commit(sales_copy, hand_over(sales_copy, owner_file), 2)
 
     def checkpoint(**arguments: Any) -> dict[str, Any]:
         operator = CheckpointOperator(task_id="c", table_uri=str(sales_copy), **arguments)
@@ -263,9 +265,9 @@ def test_a_checkpoint_is_of_what_is_backfilled_unless_that_is_done_first(
 
 
 def test_a_compaction_is_of_what_is_backfilled_unless_that_is_done_first(
-    sales_copy: Path, books: Path
+    sales_copy: Path, owner_file: Path
 ) -> None:
-    commit(sales_copy, hand_over(sales_copy, books), 2)
+    commit(sales_copy, hand_over(sales_copy, owner_file), 2)
 
     def compact(**arguments: Any) -> dict[str, Any]:
         operator = LogCompactionOperator(
@@ -289,8 +291,8 @@ def test_backfilling_first_makes_no_difference_to_a_table_of_the_file_system(
     assert operator.execute(CONTEXT)["version"] == 3
 
 
-def test_a_dry_run_backfills_nothing(sales_copy: Path, books: Path) -> None:
-    commit(sales_copy, hand_over(sales_copy, books))
+def test_a_dry_run_backfills_nothing(sales_copy: Path, owner_file: Path) -> None:
+    commit(sales_copy, hand_over(sales_copy, owner_file))
     operator = LogCompactionOperator(
         task_id="c", table_uri=str(sales_copy), start=1, dry_run=True, backfill_first=True
     )
@@ -298,9 +300,9 @@ def test_a_dry_run_backfills_nothing(sales_copy: Path, books: Path) -> None:
 
 
 def test_a_version_that_only_the_owner_knows_can_be_pinned_and_waited_for(
-    sales_copy: Path, books: Path
+    sales_copy: Path, owner_file: Path
 ) -> None:
-    owner = hand_over(sales_copy, books)
+    owner = hand_over(sales_copy, owner_file)
     commit(sales_copy, owner)
     pin = TimeTravelSnapshotOperator(task_id="pin", table_uri=str(sales_copy))
     pinned = pin.execute(CONTEXT)
@@ -346,8 +348,8 @@ def test_a_named_connection_reaches_every_task(
 ) -> None:
     file = tmp_path / "named.db"
     commit(sales_copy, hand_over(sales_copy, file))
-    monkeypatch.setenv("AIRFLOW_CONN_BOOKS", sqlite_connection(file))
-    table = {"task_id": "t", "table_uri": str(sales_copy), "commit_owner_conn_id": "books"}
+    monkeypatch.setenv("AIRFLOW_CONN_CENTRAL", sqlite_connection(file))
+    table = {"task_id": "t", "table_uri": str(sales_copy), "commit_owner_conn_id": "central"}
     pin = TimeTravelSnapshotOperator(**table)
     wait = TableVersionSensor(**table, min_version=5)
     assert pin.execute(CONTEXT)["version"] == 5
@@ -365,12 +367,12 @@ def test_a_deferred_wait_takes_the_connection_along(
 
     file = tmp_path / "named.db"
     owner = hand_over(sales_copy, file)
-    monkeypatch.setenv("AIRFLOW_CONN_BOOKS", sqlite_connection(file))
+    monkeypatch.setenv("AIRFLOW_CONN_CENTRAL", sqlite_connection(file))
     wait = TableVersionSensor(
         task_id="wait",
         table_uri=str(sales_copy),
         min_version=5,
-        commit_owner_conn_id="books",
+        commit_owner_conn_id="central",
         deferrable=True,
     )
     with pytest.raises(TaskDeferred) as deferred:

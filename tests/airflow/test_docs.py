@@ -124,59 +124,59 @@ def test_the_tasks_of_managed_tables_can_be_loaded() -> None:
     assert not again["release"].keep_in_commit_timestamps
 
 
-def test_books_that_were_lost_are_begun_anew_as_the_guide_says(tmp_path: Path) -> None:
+def test_a_commit_store_that_was_lost_is_begun_anew_as_the_guide_says(tmp_path: Path) -> None:
     orders = write_table(tmp_path / "orders", [add("a")])
     commit(orders, hand_over(orders, tmp_path / "lost.db", backfill="1"))
-    books = SqlCommitOwner(f"sqlite:///{tmp_path}/new.db")
-    table = DeltaTable(orders, commit_owners={"sql": books})
+    owner = SqlCommitOwner(f"sqlite:///{tmp_path}/new.db")
+    table = DeltaTable(orders, commit_owners={"sql": owner})
     with pytest.raises(CommitStoreMissingError, match=r"new\.db isn't there: make sure"):
         table.commit_status()
     example(MANAGED, 4, table=table)
-    assert commit(orders, books) == 3
+    assert commit(orders, owner) == 3
     assert table.commit_status().lag == 0
 
 
-def test_books_of_a_table_whose_log_was_cleaned_up_are_begun_with_version_0(tmp_path: Path) -> None:
+def test_the_commit_store_of_a_cleaned_log_is_begun_with_version_0(tmp_path: Path) -> None:
     orders = write_table(tmp_path / "orders", [add("a")])
     commit(orders, hand_over(orders, tmp_path / "lost.db", backfill="1"), 2)
     DeltaTable(orders).checkpoint()
     for version in range(3):
         (orders / "_delta_log" / f"{version:020}.json").unlink()
-    books = SqlCommitOwner(f"sqlite:///{tmp_path}/new.db")
-    table = DeltaTable(orders, commit_owners={"sql": books})
+    owner = SqlCommitOwner(f"sqlite:///{tmp_path}/new.db")
+    table = DeltaTable(orders, commit_owners={"sql": owner})
     code = code_of(MANAGED)[4].replace("version=1", "version=0")
     exec(code, {"table": table})
-    assert commit(orders, books) == 4
+    assert commit(orders, owner) == 4
     assert table.commit_status().lag == 0
 
 
 def test_what_is_lost_is_given_up_as_the_guide_says(tmp_path: Path) -> None:
     orders = write_table(tmp_path / "orders", [add("a")])
-    books = hand_over(orders, tmp_path / "owner.db", backfill="1")
-    last = commit(orders, books, 3)
+    owner = hand_over(orders, tmp_path / "owner.db", backfill="1")
+    last = commit(orders, owner, 3)
     for version in (last, last - 1):
         (orders / "_delta_log" / f"{version:020}.json").unlink()
-    table = DeltaTable(orders, commit_owners={"sql": books})
+    table = DeltaTable(orders, commit_owners={"sql": owner})
     with pytest.raises(CorruptLogError, match="--accept-log"):
         table.backfill()
     snippet = code_of(MANAGED)[5].replace("version=41", f"version={last - 2}")
     exec(snippet, {"table": table})
-    assert commit(orders, books) == last - 1
+    assert commit(orders, owner) == last - 1
 
 
 def test_the_owner_is_told_of_a_table_that_has_moved_as_the_guide_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = write_table(tmp_path / "orders", [add("a")])
-    books = hand_over(orders, tmp_path / "owner.db")
-    commit(orders, books)
+    owner = hand_over(orders, tmp_path / "owner.db")
+    commit(orders, owner)
     moved = orders.rename(tmp_path / "moved")
 
     def there(_uri: str, **options: Any) -> DeltaTable:
         return DeltaTable(moved, **options)
 
-    example(MANAGED, 6, DeltaTable=there, owner=books)
-    assert commit(moved, books) == 3
+    example(MANAGED, 6, DeltaTable=there, owner=owner)
+    assert commit(moved, owner) == 3
 
 
 def test_every_example_of_managed_tables_is_looked_at() -> None:

@@ -34,7 +34,7 @@ MUST_NOT_START = "raise SystemExit('must not be started')"
 
 
 @pytest.fixture
-def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def owner_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of the owner that all tasks have."""
     file = tmp_path / "owner.db"
     use_owner(monkeypatch, file)
@@ -57,7 +57,7 @@ def copy(table: Path, target: Path, **arguments: Any) -> dict[str, Any]:
 
 
 def carriers(environment: dict[str, str], file: Path) -> list[str]:
-    """The variables that tell where the books are; Airflow's own connection isn't one of the job's."""
+    """The variables with the commit store's location; Airflow's own connection isn't the job's."""
     return [
         name
         for name, value in environment.items()
@@ -67,14 +67,14 @@ def carriers(environment: dict[str, str], file: Path) -> list[str]:
 
 @pytest.mark.parametrize("target_format", ["delta", "parquet"])
 def test_a_pinned_version_is_backfilled_before_it_is_copied(
-    sales_copy: Path, books: Path, note: Path, tmp_path: Path, target_format: str
+    sales_copy: Path, owner_file: Path, note: Path, tmp_path: Path, target_format: str
 ) -> None:
-    commit(sales_copy, hand_over(sales_copy, books), 3)
+    commit(sales_copy, hand_over(sales_copy, owner_file), 3)
     copy(sales_copy, tmp_path / "copy", version=6, target_format=target_format)
     asked = json.loads(note.read_text())
     assert f"{6:020}.json" in asked["log"]
     assert f"{7:020}.json" not in asked["log"], "only what the job reads"
-    assert carriers(asked["environment"], books) == [], "it commits to no managed table"
+    assert carriers(asked["environment"], owner_file) == [], "it commits to no managed table"
 
 
 def test_a_backfilled_version_is_copied_without_its_owner(
@@ -86,27 +86,27 @@ def test_a_backfilled_version_is_copied_without_its_owner(
 
 
 def test_a_job_that_commits_to_a_managed_table_is_told_of_its_owner(
-    sales: Path, sales_copy: Path, books: Path, note: Path
+    sales: Path, sales_copy: Path, owner_file: Path, note: Path
 ) -> None:
     make_copy(sales, sales_copy, version=2, by_task=False)
-    hand_over(sales_copy, books)
+    hand_over(sales_copy, owner_file)
     copy(sales, sales_copy)
     asked = json.loads(note.read_text())
-    assert asked["environment"][URL_VARIABLE] == f"sqlite:///{books}"
-    assert carriers(asked["environment"], books) == [URL_VARIABLE]
-    assert str(books) not in json.dumps([asked["arguments"], asked["parameters"]])
+    assert asked["environment"][URL_VARIABLE] == f"sqlite:///{owner_file}"
+    assert carriers(asked["environment"], owner_file) == [URL_VARIABLE]
+    assert str(owner_file) not in json.dumps([asked["arguments"], asked["parameters"]])
     assert URL_VARIABLE not in os.environ, "this process's environment is untouched"
 
 
 def test_the_owner_of_the_connection_comes_before_that_of_the_environment(
-    sales: Path, sales_copy: Path, books: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+    sales: Path, sales_copy: Path, owner_file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_copy(sales, sales_copy, version=2, by_task=False)
-    hand_over(sales_copy, books)
+    hand_over(sales_copy, owner_file)
     monkeypatch.setenv(URL_VARIABLE, "sqlite:////another/owner.db")
     copy(sales, sales_copy)
     environment = json.loads(note.read_text())["environment"]
-    assert environment[URL_VARIABLE] == f"sqlite:///{books}"
+    assert environment[URL_VARIABLE] == f"sqlite:///{owner_file}"
 
 
 def test_an_owner_that_cannot_be_asked_fails_the_task_before_spark_starts(
@@ -120,21 +120,21 @@ def test_an_owner_that_cannot_be_asked_fails_the_task_before_spark_starts(
 
 
 def test_a_copy_of_a_managed_table_cannot_be_copied_to(
-    sales: Path, sales_copy: Path, books: Path, tmp_path: Path, fake_spark_submit: Path
+    sales: Path, sales_copy: Path, owner_file: Path, tmp_path: Path, fake_spark_submit: Path
 ) -> None:
-    """It has the books of the original, whose owner refuses it."""
+    """It has the commit store of the original, whose owner refuses it."""
     fake_spark_submit.write_text(MUST_NOT_START)
     make_copy(sales, sales_copy, version=2, by_task=False)
-    hand_over(sales_copy, books)
+    hand_over(sales_copy, owner_file)
     moved = sales_copy.rename(tmp_path / "elsewhere")
     with pytest.raises(CommitOwnerError, match=r"has the table with the id .* not at"):
         copy(sales, moved)
 
 
 def test_a_checkpoint_by_spark_finds_what_is_backfilled_first(
-    sales_copy: Path, books: Path, note: Path
+    sales_copy: Path, owner_file: Path, note: Path
 ) -> None:
-    commit(sales_copy, hand_over(sales_copy, books), 2)
+    commit(sales_copy, hand_over(sales_copy, owner_file), 2)
     table = {"task_id": "c", "table_uri": str(sales_copy), "engine": "spark"}
     CheckpointOperator(**table).execute(context())
     assert in_log(sales_copy) == 4
@@ -143,11 +143,11 @@ def test_a_checkpoint_by_spark_finds_what_is_backfilled_first(
     CheckpointOperator(**table, backfill_first=True).execute(context())
     asked = json.loads(note.read_text())
     assert asked["log"][-1] == f"{6:020}.json"
-    assert carriers(asked["environment"], books) == []
+    assert carriers(asked["environment"], owner_file) == []
 
 
 def test_spark_commits_to_a_managed_table_by_its_owner(
-    books: Path, tmp_path: Path, sales_copy: Path
+    owner_file: Path, tmp_path: Path, sales_copy: Path
 ) -> None:
     """From the task to the rows, with a real submission: an un-backfilled version of one managed
     table becomes an un-backfilled version of another.
@@ -155,8 +155,8 @@ def test_spark_commits_to_a_managed_table_by_its_owner(
     target = tmp_path / "target"
     DeltaTable.create(target, DeltaTable(sales_copy).snapshot().schema)
     make_copy(sales_copy, target, version=2, by_task=False)
-    owner = hand_over(target, books)
-    pinned = commit(sales_copy, hand_over(sales_copy, books))
+    owner = hand_over(target, owner_file)
+    pinned = commit(sales_copy, hand_over(sales_copy, owner_file))
     result = copy(sales_copy, target)
     assert (result["version"], result["target_version"]) == (pinned, 3)
     assert (in_log(sales_copy), in_log(target)) == (pinned, 2)

@@ -35,7 +35,7 @@ def test_retries_wait_for_half_an_hour(dag: Any) -> None:
 
 
 def test_a_first_run_without_a_policy_takes_the_default(
-    dag: Any, sales_copy: Path, books: Path
+    dag: Any, sales_copy: Path, owner_file: Path
 ) -> None:
     state, returned = run_dag(dag, table_uri=str(sales_copy))
     assert (state, returned["hand_over"]["converted"]) == ("success", True)
@@ -44,14 +44,14 @@ def test_a_first_run_without_a_policy_takes_the_default(
 
 
 @pytest.fixture
-def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def owner_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of the owner that all tasks have."""
     file = tmp_path / "owner.db"
     use_owner(monkeypatch, file)
     return file
 
 
-def test_the_first_run_hands_the_table_over(dag: Any, sales_copy: Path, books: Path) -> None:
+def test_the_first_run_hands_the_table_over(dag: Any, sales_copy: Path, owner_file: Path) -> None:
     state, returned = run_dag(dag, table_uri=str(sales_copy), backfill="on-request")
     assert state == "success"
     assert returned["hand_over"] == {
@@ -66,10 +66,10 @@ def test_the_first_run_hands_the_table_over(dag: Any, sales_copy: Path, books: P
 
 
 def test_a_later_run_backfills_and_writes_the_checkpoint_that_is_due(
-    dag: Any, sales_copy: Path, books: Path
+    dag: Any, sales_copy: Path, owner_file: Path
 ) -> None:
     DeltaTable(sales_copy).alter.set_properties({"delta.checkpointInterval": "3"})
-    owner = hand_over(sales_copy, books)
+    owner = hand_over(sales_copy, owner_file)
     commit(sales_copy, owner, 3)
     assert in_log(sales_copy) == 5
     state, returned = run_dag(dag, table_uri=str(sales_copy))
@@ -83,19 +83,19 @@ def test_a_later_run_backfills_and_writes_the_checkpoint_that_is_due(
 
 
 def test_the_wait_goes_on_in_the_triggerer_while_the_owner_is_away(
-    dag: Any, sales_copy: Path, books: Path, monkeypatch: pytest.MonkeyPatch
+    dag: Any, sales_copy: Path, owner_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import asyncio
 
-    owner = hand_over(sales_copy, books)
+    owner = hand_over(sales_copy, owner_file)
     commit(sales_copy, owner)
-    away = books.with_name("away")
+    away = owner_file.with_name("away")
     waits: list[float] = []
     sleep = asyncio.sleep
 
     async def come_back(seconds: float) -> None:
         waits.append(seconds)
-        use_owner(monkeypatch, books)
+        use_owner(monkeypatch, owner_file)
         await sleep(0)
 
     away.write_text("There is no telling what a database that is down does, but an error it is.")
@@ -110,14 +110,14 @@ def test_the_wait_goes_on_in_the_triggerer_while_the_owner_is_away(
 
 
 def test_airflow_keeps_what_is_waited_for(
-    dag: Any, sales_copy: Path, books: Path, monkeypatch: pytest.MonkeyPatch
+    dag: Any, sales_copy: Path, owner_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In its real store of the states of tasks, which the sensor writes before it is deferred."""
     import asyncio
 
     from airflow.sdk.execution_time.context import TaskStateStoreAccessor
 
-    owner = hand_over(sales_copy, books)
+    owner = hand_over(sales_copy, owner_file)
     commit(sales_copy, owner)
     kept: list[Any] = []
     waits: list[float] = []

@@ -151,9 +151,9 @@ def test_what_no_retry_can_help_fails_before_spark_starts(
 def test_a_managed_version_is_backfilled_before_spark_reads_it(
     sales_copy: Path, submissions: Submissions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books = tmp_path / "owner.db"
-    use_owner(monkeypatch, books)
-    newest = commit(sales_copy, hand_over(sales_copy, books), 2)
+    owner_file = tmp_path / "owner.db"
+    use_owner(monkeypatch, owner_file)
+    newest = commit(sales_copy, hand_over(sales_copy, owner_file), 2)
     assert in_log(sales_copy) < newest
     profile(sales_copy)
     assert submissions.taken[0]["version"] == submissions.in_log == newest

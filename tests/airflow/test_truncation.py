@@ -195,7 +195,7 @@ def test_a_trigger_is_rebuilt_from_what_it_serializes() -> None:
         feature="v2Checkpoint",
         not_before_ms=7,
         delta_conn_id="lake",
-        commit_owner_conn_id="books",
+        commit_owner_conn_id="central",
         poke_interval=2.5,
         silent_fail=True,
     )

@@ -209,7 +209,7 @@ def test_a_user_goes_up_to_the_last_at_sign() -> None:
     assert without_user("sftp://me:hid@den@host/t") == "sftp://host/t"
 
 
-@pytest.mark.parametrize("url", ["me:hid@den@host/books", "me:hid/x@den@host/books"])
+@pytest.mark.parametrize("url", ["me:hid@den@host/commits", "me:hid/x@den@host/commits"])
 def test_an_owners_url_with_an_at_sign_in_the_password_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgumentError, match="%40") as raised:
         SqlDatabase(f"postgresql://{url}")
@@ -218,7 +218,7 @@ def test_an_owners_url_with_an_at_sign_in_the_password_is_refused(url: str) -> N
 
 
 def test_an_owners_url_shows_nothing_that_may_be_of_a_password() -> None:
-    database = SqlDatabase("postgresql://me:hid@den/x@host/books")
+    database = SqlDatabase("postgresql://me:hid@den/x@host/commits")
     assert database.name == "postgresql+psycopg://me:***@***/"
     assert "den" not in repr(database)
     assert SqlDatabase("postgresql://me:hid%40den@host/b").name.endswith("//me:***@host/b")

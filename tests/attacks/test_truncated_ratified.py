@@ -25,12 +25,12 @@ from airflow_delta.engine.model.schema import LONG, StructField, StructType
 
 SCHEMA = StructType((StructField("id", LONG),))
 PROPERTIES = {
-    "delta.managedCommit.commitOwner": "books",
+    "delta.managedCommit.commitOwner": "central",
     "delta.managedCommit.commitOwnerConf": json.dumps({"backfill": "on-request"}),
 }
 OWNERS: dict[str, Callable[[Path], CommitOwner]] = {
     "memory": lambda _: StoreBackedOwner(MemoryCommitStore()),
-    "sql": lambda folder: SqlCommitOwner(f"sqlite:///{folder}/books.db"),
+    "sql": lambda folder: SqlCommitOwner(f"sqlite:///{folder}/commits.db"),
 }
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut at the end of a line": lambda data: data[: data.index(b"\n") + 1],
@@ -47,7 +47,7 @@ def owner(request: pytest.FixtureRequest, tmp_path: Path) -> CommitOwner:
 
 
 def opened(root: Path, owner: CommitOwner) -> DeltaTable:
-    return DeltaTable(str(root), commit_owners={"books": owner})
+    return DeltaTable(str(root), commit_owners={"central": owner})
 
 
 def append(table: DeltaTable, path: str) -> int:
@@ -61,7 +61,7 @@ def append(table: DeltaTable, path: str) -> int:
 def table_with_damage(root: Path, owner: CommitOwner, damage: str) -> Path:
     """Versions 0 to 2, of which 1 and 2 aren't backfilled and 1 is damaged: its file."""
     table = DeltaTable.create(
-        str(root), SCHEMA, properties=PROPERTIES, commit_owners={"books": owner}
+        str(root), SCHEMA, properties=PROPERTIES, commit_owners={"central": owner}
     )
     for number in (1, 2):
         append(table, f"f{number}")
@@ -107,7 +107,7 @@ def test_a_writer_that_was_there_before_notices_it(tmp_path: Path, owner: Commit
     """It goes on from the version before, and meets the damaged commit as one that came meanwhile."""
     root = tmp_path / "table"
     table = DeltaTable.create(
-        str(root), SCHEMA, properties=PROPERTIES, commit_owners={"books": owner}
+        str(root), SCHEMA, properties=PROPERTIES, commit_owners={"central": owner}
     )
     transaction = table.transaction("WRITE")
     transaction.add_file(
@@ -135,7 +135,7 @@ def test_the_owner_can_be_made_to_give_it_up(tmp_path: Path, owner: CommitOwner)
     table = opened(root, owner)
     assert isinstance(owner, StoreBackedOwner)
     logged = table_alone(root)
-    owned = CommitOwners({"books": owner}).find_owned_table(
+    owned = CommitOwners({"central": owner}).find_owned_table(
         logged.storage, logged.snapshot().protocol, logged.snapshot().metadata
     )
     assert owned is not None
@@ -162,31 +162,31 @@ def test_a_copy_in_the_log_that_is_not_what_was_ratified_is_told_of(
         opened(root, owner).snapshot()
 
 
-# Books of an earlier version
+# Commit stores of an earlier version
 
 
-def test_books_without_checksums_get_them_and_older_workers_go_on(tmp_path: Path) -> None:
-    url, root = f"sqlite:///{tmp_path}/books.db", tmp_path / "table"
+def test_commit_stores_without_checksums_get_them_and_older_workers_go_on(tmp_path: Path) -> None:
+    url, root = f"sqlite:///{tmp_path}/commits.db", tmp_path / "table"
     table = DeltaTable.create(
-        str(root), SCHEMA, properties=PROPERTIES, commit_owners={"books": SqlCommitOwner(url)}
+        str(root), SCHEMA, properties=PROPERTIES, commit_owners={"central": SqlCommitOwner(url)}
     )
     append(table, "f1")
-    with sqlite3.connect(tmp_path / "books.db") as books:
-        books.execute("ALTER TABLE airflow_delta_managed_commits DROP COLUMN crc32")
+    with sqlite3.connect(tmp_path / "commits.db") as database:
+        database.execute("ALTER TABLE airflow_delta_managed_commits DROP COLUMN crc32")
     table = opened(root, SqlCommitOwner(url))
     assert append(table, "f2") == 2
-    with sqlite3.connect(tmp_path / "books.db") as books:
-        rows = books.execute(
+    with sqlite3.connect(tmp_path / "commits.db") as database:
+        rows = database.execute(
             "SELECT version, crc32 IS NULL FROM airflow_delta_managed_commits ORDER BY version"
         ).fetchall()
-        schema = books.execute("SELECT version FROM airflow_delta_managed_schema").fetchall()
+        schema = database.execute("SELECT version FROM airflow_delta_managed_schema").fetchall()
         # As an older version does it, which names its columns.
-        books.execute(
+        database.execute(
             "INSERT INTO airflow_delta_managed_commits (table_id, version, uuid, size, modified_ms)"
             " SELECT table_id, 99, uuid, size, modified_ms FROM airflow_delta_managed_commits"
             " WHERE version = 2"
         )
-        books.execute("DELETE FROM airflow_delta_managed_commits WHERE version = 99")
+        database.execute("DELETE FROM airflow_delta_managed_commits WHERE version = 99")
     assert rows == [(1, 1), (2, 0)]
     assert schema == [(1,)]
     # Of the first one the size must do.
@@ -196,12 +196,12 @@ def test_books_without_checksums_get_them_and_older_workers_go_on(tmp_path: Path
         opened(root, SqlCommitOwner(url)).snapshot()
 
 
-def test_books_that_may_not_be_altered_serve_without_checksums(
+def test_commit_stores_that_may_not_be_altered_serve_without_checksums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, root = f"sqlite:///{tmp_path}/books.db", tmp_path / "table"
+    url, root = f"sqlite:///{tmp_path}/commits.db", tmp_path / "table"
     DeltaTable.create(
-        str(root), SCHEMA, properties=PROPERTIES, commit_owners={"books": SqlCommitOwner(url)}
+        str(root), SCHEMA, properties=PROPERTIES, commit_owners={"central": SqlCommitOwner(url)}
     )
     # The statement fails, as there is such a column; and it isn't seen.
     monkeypatch.setattr(
@@ -210,6 +210,6 @@ def test_books_that_may_not_be_altered_serve_without_checksums(
     table = opened(root, SqlCommitOwner(url))
     assert [append(table, "f1"), append(table, "f2")] == [1, 2]
     assert table.snapshot().num_files == 2
-    with sqlite3.connect(tmp_path / "books.db") as books:
-        rows = books.execute("SELECT crc32 FROM airflow_delta_managed_commits").fetchall()
+    with sqlite3.connect(tmp_path / "commits.db") as database:
+        rows = database.execute("SELECT crc32 FROM airflow_delta_managed_commits").fetchall()
     assert rows == [(None,), (None,)]

@@ -19,7 +19,7 @@ SECRET = "gr8-s3cr3t"
 
 
 @pytest.fixture
-def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def owner_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The database of the owner that the environment names."""
     url = f"sqlite:///{tmp_path}/owner.db"
     monkeypatch.setenv(URL_VARIABLE, url)
@@ -27,7 +27,7 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def managed(sales_copy: Path, books: str) -> Path:
+def managed(sales_copy: Path, owner_url: str) -> Path:
     """A table that was handed over with version 4; version 5 is backfilled and version 6 isn't."""
     table = DeltaTable(sales_copy)
     table.convert_to_managed("sql", {"backfill": "on-request"})

@@ -40,7 +40,7 @@ from tests.postgres_server import new_database
 
 @pytest.fixture(scope="module")
 def sqlite(tmp_path_factory: pytest.TempPathFactory) -> CommitOwner:
-    return SqlCommitOwner(f"sqlite:///{tmp_path_factory.mktemp('owner') / 'books.db'}")
+    return SqlCommitOwner(f"sqlite:///{tmp_path_factory.mktemp('owner') / 'commits.db'}")
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def memory(folder: Path) -> CommitStore:
 
 
 def on_sqlite(folder: Path) -> CommitStore:
-    return SqlCommitStore(f"sqlite:///{folder}/books.db")
+    return SqlCommitStore(f"sqlite:///{folder}/commits.db")
 
 
 def on_postgresql(folder: Path) -> CommitStore:
@@ -46,7 +46,7 @@ def commit_store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> CommitStore:
     """One of each kind for all tests: they use tables of their own."""
-    made = COMMIT_STORES[request.param](tmp_path_factory.mktemp("books"))
+    made = COMMIT_STORES[request.param](tmp_path_factory.mktemp("central"))
     active(made)
     return made
 
@@ -54,7 +54,7 @@ def commit_store(
 @pytest.fixture(scope="module", params=SHARED)
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CommitStore:
     """One of each kind that several processes can share."""
-    return SHARED[request.param](tmp_path_factory.mktemp("books"))
+    return SHARED[request.param](tmp_path_factory.mktemp("central"))
 
 
 def commit(version: int, uuid: str | None = None) -> UnbackfilledCommit:

@@ -39,7 +39,7 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.table = root / "table"
-        self._database = root / "books.db"
+        self._database = root / "commits.db"
 
     @property
     def client(self) -> Client:

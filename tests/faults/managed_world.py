@@ -1,10 +1,10 @@
-"""A managed table and its owner's books, as one world in which every call is a step that can go wrong.
+"""A managed table and its commit store, as one world in which every call is a step that can go wrong.
 
 A commit of a managed table is made of calls to two places. A process dies once, wherever it is: so the
-calls to the books are steps of the storage that fails (`CommitStoreOnStorage`), and are counted with its
-own.
+calls to the commit store are steps of the storage that fails (`CommitStoreOnStorage`), and are counted
+with its own.
 
-`Truth` is what a world has come to, by brute force: the log, and behind it what the books tell of.
+`Truth` is what a world has come to, by brute force: the log, and behind it what the commit store has.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class CommitStoreOnStorage(FaultyCommitStore):
 
 @dataclass
 class World:
-    """A store and the books; in memory unless given.
+    """A store and the commit store; in memory unless given.
 
     Attributes:
         storage: where the table is, or is to be.
-        commit_store: the books.
+        commit_store: where the owner records commits.
     """
 
     storage: Storage = field(default_factory=fresh_storage)
@@ -148,7 +148,7 @@ class Truth:
 
     Args:
         storage: where the table is.
-        commit_store: the owner's books.
+        commit_store: where the owner records commits.
     """
 
     def __init__(self, storage: Storage, commit_store: CommitStore) -> None:
@@ -177,7 +177,7 @@ class Truth:
 
     @cached_property
     def entry(self) -> TableEntry | None:
-        """What the books say of the table that the log is of; None where the log names no owner."""
+        """What the commit store says of the table that the log is of; None where the log names no owner."""
         if not self._log_alone.states:
             return None
         metadata = self._log_alone.states[-1].metadata
@@ -188,7 +188,7 @@ class Truth:
 
     @property
     def tracked(self) -> Sequence[UnbackfilledCommit]:
-        """The commits that the books have for not backfilled."""
+        """The commits that the commit store has for not backfilled."""
         return () if self.entry is None else self.entry.commits
 
     def contents(self) -> list[bytes]:
@@ -200,7 +200,7 @@ class Truth:
         return [found[version] for version in range(len(found))]
 
     def problems(self) -> list[str]:
-        """What is wrong with the books, and with what lies beside the commits."""
+        """What is wrong with the commit store, and with what lies beside the commits."""
         found = []
         for info in self._storage.list("_delta_log"):
             if info.path.endswith(".crc") and int(info.path[-24:-4]) not in self.logged:
@@ -211,9 +211,9 @@ class Truth:
         if entry is not None and entry.standing is not Standing.PROPOSED:
             versions = [commit.version for commit in entry.commits]
             if versions != [*range(entry.backfilled_version + 1, entry.latest_version + 1)]:
-                found.append(f"the books have a gap: {entry}")
+                found.append(f"the commit store has a gap: {entry}")
             if entry.backfilled_version > max(self.logged):
-                found.append(f"the books are ahead of the log: {entry}")
+                found.append(f"the commit store is ahead of the log: {entry}")
         return found
 
     def shape(self) -> object:
@@ -226,11 +226,11 @@ class Truth:
         entries: list[TableEntry] = []
         with suppress(CommitStoreMissingError):
             entries = self._commit_store.entries_at(_location(self._storage))
-        books = sorted(
+        recorded = sorted(
             (each.standing.value, each.owned_from, each.latest_version, each.backfilled_version)
             for each in entries
         )
-        return tuple(files), tuple(books)
+        return tuple(files), tuple(recorded)
 
     @cached_property
     def _log_alone(self) -> Log:

@@ -1,4 +1,4 @@
-"""Each step of whatever is done to a managed table goes wrong once, in the store or in the owner's books.
+"""Each step of whatever is done to a managed table goes wrong once, in the store or in the commit store.
 
 Whoever did it is told the truth; the table is in order for all kinds of readers at once, and whatever users
 do next, the job is done once in the end, the table can be committed to, and all is in the log.
@@ -298,7 +298,7 @@ def overtaken(world: World) -> Fault:
 
 @pytest.mark.parametrize("job", ["commit, none is backfilled", "take back"], indirect=True)
 def test_a_commit_is_recognised_though_others_have_backfilled_it(job: Job, start: World) -> None:
-    """The answer of the books was lost, and they don't track it any more."""
+    """The answer of the commit store was lost, and it doesn't track the commit any more."""
     others = Fault("commit_store.ratify", 2, meanwhile=lambda: other_backfills(start.client()))
     client = start.client(Fault("commit_store.ratify", 1, How.LOSE_ANSWER), others)
     before = start.truth().contents()
@@ -418,10 +418,10 @@ def test_readers_see_a_version_at_each_step_and_never_an_older_one(job: Job, sta
 
 @pytest.mark.parametrize("job", [name for name, job in JOBS.items() if job.puts], indirect=True)
 def test_what_takes_put_if_absent_is_refused_without_it(job: Job, start: World) -> None:
-    before, books = start.truth().contents(), start.truth().shape()
+    before, shape = start.truth().contents(), start.truth().shape()
     outcome = outcome_of(job, start.client(capable=WithoutPutIfAbsent))
     assert isinstance(outcome, UnsafeStorageError)
-    assert start.truth().shape() == books
+    assert start.truth().shape() == shape
     examine(start.truth(), start.client(), before)
     recover(job, start, nothing_more)
 

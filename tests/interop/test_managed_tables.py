@@ -22,7 +22,7 @@ from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
 
-OWNER = "books"
+OWNER = "central"
 SCHEMA = StructType((StructField("id", LONG),))
 
 

@@ -20,9 +20,9 @@ from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 from tests.races.worker import serve
 
-__all__ = ["BOOKS", "digest", "open_table"]
+__all__ = ["OWNER", "digest", "open_table"]
 
-BOOKS = "books"
+OWNER = "central"
 """The owner's name, and the option with the URL of its database."""
 
 _OWNERS: dict[str, SqlCommitOwner] = {}
@@ -35,8 +35,8 @@ def digest(paths: Iterable[str]) -> str:
 
 def open_table(root: str, options: Mapping[str, str]) -> DeltaTable:
     """A table by its location, with the commit owner of its database."""
-    url = options[BOOKS]
-    return DeltaTable(root, commit_owners={BOOKS: _OWNERS.setdefault(url, SqlCommitOwner(url))})
+    url = options[OWNER]
+    return DeltaTable(root, commit_owners={OWNER: _OWNERS.setdefault(url, SqlCommitOwner(url))})
 
 
 def append(delta: DeltaTable, *, writer: str, count: int) -> list[list[int]]:

@@ -57,7 +57,7 @@ __all__ = [
     "plain_files",
 ]
 
-OWNER = "books"
+OWNER = "central"
 _MANAGED: dict[object, tuple[Files, tuple[TableEntry, ...]]] = {}
 """What `World.managed` has made: files, and the entries of the commit store."""
 
@@ -166,18 +166,18 @@ class World:
     def __exit__(self, *failure: object) -> None:
         self.table.__exit__(*failure)
 
-    def client(self, *faults: Fault, books: Sequence[Fault] = ()) -> DeltaTable:
+    def client(self, *faults: Fault, commit_store: Sequence[Fault] = ()) -> DeltaTable:
         """Somebody who takes turns.
 
         Args:
             faults: of the store, as this client has it.
-            books: likewise, those of the commit store.
+            commit_store: likewise, those of the commit store.
         """
         delta = DeltaTable(
             self.table.uri,
             commit_owners={
-                name: StoreBackedOwner(SteppedCommitStore(commit_store, self.steps, *books))
-                for name, commit_store in self.commit_stores.items()
+                name: StoreBackedOwner(SteppedCommitStore(inner, self.steps, *commit_store))
+                for name, inner in self.commit_stores.items()
             },
         )
         delta.__dict__["storage"] = SteppedStorage(self.table.storage, self.steps, *faults)

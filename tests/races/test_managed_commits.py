@@ -235,7 +235,7 @@ def test_a_ratification_is_not_heard_of(lost: str, use: Use) -> None:
                 backfill(delta)
                 return version
 
-            a, b = world.run(begun(world.client(books=LOST[lost]), "a"), other)
+            a, b = world.run(begun(world.client(commit_store=LOST[lost]), "a"), other)
             assert isinstance(b, int)
             made = world.check({"a": a, "b": b})
             assert lost in UNKNOWN or isinstance(a, int)
@@ -258,7 +258,7 @@ def test_who_tries_again_has_committed_once(lost: str, use: Use) -> None:
 
             def insist(world: World = world) -> int:
                 try:
-                    return once(world.client(books=LOST[lost]))
+                    return once(world.client(commit_store=LOST[lost]))
                 except (CommitOutcomeUnknownError, CommitOwnerUnavailableError):
                     return once(world.client())
 

@@ -42,7 +42,7 @@ from tests.races.stepped_world import (
 from tests.stepping import Turns, stepped_engine
 
 POLICIES = ["1", "on-request", "direct"]
-OTHER = "other books"
+OTHER = "other owner"
 SCHEMA = StructType((StructField("id", LONG),))
 Use = Callable[[Turns], None]
 
@@ -161,12 +161,12 @@ FAULTS: dict[str, tuple[list[Fault], list[Fault]]] = {
 @pytest.mark.parametrize("what", FAULTS)
 def test_something_of_a_conversion_fails_while_another_writer_comes(what: str, use: Use) -> None:
     """L14g, if the store or the commit store fails."""
-    store, books = FAULTS[what]
+    store, commit_store = FAULTS[what]
     for steps in each_schedule():
         use(steps)
         with World(steps, plain_files()) as world:
             result, a = world.run(
-                partial(give, world.client(*store, books=books)),
+                partial(give, world.client(*store, commit_store=commit_store)),
                 partial(append, world.client(), "a"),
             )
             given = world.direct().commit_status().standing is Standing.ACTIVE

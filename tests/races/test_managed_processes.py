@@ -18,20 +18,20 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.engine.transaction.creation import create_table
 from tests.postgres_server import new_database
-from tests.races.managed_worker import BOOKS, digest, open_table
+from tests.races.managed_worker import OWNER, digest, open_table
 from tests.races.test_commits import check_log
 from tests.races.worker import Worker
 
 WRITERS, APPENDS, OTHERS = 8, 100, 4
 SCHEMA = StructType((StructField("id", LONG),))
 PROPERTIES = {
-    "delta.managedCommit.commitOwner": BOOKS,
+    "delta.managedCommit.commitOwner": OWNER,
     # Checkpoints are for readers who begin anew each time, and aren't what this is about.
     "delta.checkpointInterval": "100",
 }
 
 DATABASES: dict[str, Callable[[Path], str]] = {
-    "sqlite": lambda folder: f"sqlite:///{folder / 'books.db'}",
+    "sqlite": lambda folder: f"sqlite:///{folder / 'commits.db'}",
     "postgresql": lambda _: new_database(),
 }
 
@@ -56,7 +56,7 @@ def workers() -> Iterator[list[Worker]]:
 def test_every_append_is_there_once(
     database: str, policy: str, workers: list[Worker], tmp_path: Path
 ) -> None:
-    root, options = str(tmp_path / "table"), {BOOKS: DATABASES[database](tmp_path)}
+    root, options = str(tmp_path / "table"), {OWNER: DATABASES[database](tmp_path)}
     table = open_table(root, options)
     conf = {"delta.managedCommit.commitOwnerConf": json.dumps({"backfill": policy})}
     create_table(table.storage, SCHEMA, properties={**PROPERTIES, **conf}, owners=table._owners)
@@ -86,7 +86,7 @@ def test_every_append_is_there_once(
     # They did race.
     assert any(attempts > 1 for answer in answers for _, attempts in answer)
     check_log(table, appended)
-    check_books(table)
+    check_commit_store(table)
     *backfilled, read, read_log = status
     for versions in backfilled:
         assert sorted(versions) == versions
@@ -95,7 +95,7 @@ def test_every_append_is_there_once(
         check_seen(seen, appended)
 
 
-def check_books(table: DeltaTable) -> None:
+def check_commit_store(table: DeltaTable) -> None:
     """All is backfilled, and the owner knows it."""
     status = table.commit_status()
     assert (status.ratified_version, status.lag) == (WRITERS * APPENDS, 0)

@@ -26,7 +26,7 @@ from tests.stepping import Turns, stepped_engine
 from tests.table_builder import state_of
 
 SEEDS = 150
-OTHER = "other books"
+OTHER = "other owner"
 Use = Callable[[Turns], None]
 
 pytestmark = pytest.mark.filterwarnings(
@@ -78,7 +78,7 @@ def _raced(world: World, table: Table, rng: random.Random) -> tuple[list[str], l
         return random.Random(rng.random())
 
     def client() -> DeltaTable:
-        return world.client(*_store_faults(rng), books=_books_faults(rng))
+        return world.client(*_store_faults(rng), commit_store=_commit_store_faults(rng))
 
     before = Converter(world.direct(), [OWNER], rng=some(), name="before")
     first = Writer(world.direct(), log, table, rng=some(), name="v")
@@ -134,7 +134,7 @@ def _store_faults(rng: random.Random) -> list[Fault]:
     return [] if how is None else [Fault("create", rng.choice([1, 2, 3]), how, suffix=".json")]
 
 
-def _books_faults(rng: random.Random) -> list[Fault]:
+def _commit_store_faults(rng: random.Random) -> list[Fault]:
     """Likewise, of the steps of the commit store that change something."""
     how = rng.choice([None] * 6 + [How.LOSE_ANSWER, How.FAIL])
     changes = ["ratify", "ratify", "observe", "propose", "activate", "forget"]

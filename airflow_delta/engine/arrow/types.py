@@ -1,22 +1,7 @@
 """Convert the schema of a table to an Arrow schema.
 
-=====================  ==========================
-Delta                  Arrow
-=====================  ==========================
-``byte`` … ``long``    ``int8`` … ``int64``
-``float``, ``double``  ``float32``, ``float64``
-``decimal(p,s)``       ``decimal128(p, s)``
-``string``             ``string``
-``binary``             ``binary``
-``date``               ``date32``
-``timestamp``          ``timestamp[us, tz=UTC]``
-``timestamp_ntz``      ``timestamp[us]``
-``void``               ``null``
-``array``              ``list``
-``map``, ``struct``    ``map``, ``struct``
-=====================  ==========================
-
-A type without counterpart (``variant``) is an error that names the column.
+`_TO_ARROW` has the types without parameters. A type without counterpart (``variant``) is an error that
+names the column.
 
 Arrow's column metadata is text. Strings stay as they are, unless they could be taken for JSON; these,
 and other JSON values, are written as JSON.

@@ -5,24 +5,7 @@ of such files. So a text that readers take for a value must not become null. Rea
 texts than the protocol defines ("Partition Value Serialization"). Spark above all: its writers fill
 this column with a cast that gives null if it fails. This module follows the rules of that cast
 (``CAST`` of a string in Spark SQL, without ANSI mode, in the time zone UTC) for the texts that the
-protocol doesn't define:
-
-===================  ==========================================================================
- type                 also read
-===================  ==========================================================================
- all but the last     blanks around the text
- byte … long          decimals, which are cut off
- float, double        a ``d`` or ``f`` behind the number; what is too large is infinite
- decimal(p,s)         more decimals than there is room for, rounded half up
- boolean              ``t``, ``yes``, ``y``, ``1`` and ``f``, ``no``, ``n``, ``0``
- date                 a year, or a month, alone; anything behind a blank or a ``T``
- timestamp            a date alone; no seconds, or no minutes; more decimals, which are cut off;
-                      zones in other spellings, but no region names
- timestamp_ntz        likewise; a zone is ignored
- string, binary       nothing
-===================  ==========================================================================
-
-Years of more than four digits give null, because Python has no such times.
+protocol doesn't define; each type has a function here.
 """
 
 from __future__ import annotations
@@ -67,7 +50,11 @@ _BOOLEANS: Mapping[str, bool] = {
 
 
 def cast_text(text: str | None, data_type: DataType) -> PartitionValue | None:
-    """The value that readers take a text for; None for null, for "" and if the cast fails."""
+    """The value that readers take a text for; None for null, for "" and if the cast fails.
+
+    Blanks around the text are ignored, except in a string or binary. Years of more than four digits give
+    None, because Python has no such times.
+    """
     if not text:
         return None
     name = data_type.name if isinstance(data_type, PrimitiveType) else None
@@ -87,11 +74,13 @@ def cast_text(text: str | None, data_type: DataType) -> PartitionValue | None:
 
 
 def _integer(text: str, data_type: DataType) -> PartitionValue | None:
+    """A number with decimals, which are cut off."""
     match = _WHOLE.fullmatch(text)
     return None if match is None else parse_partition_value(f"{match[1]}{match[2] or 0}", data_type)
 
 
 def _double(text: str) -> float:
+    """A number with a ``d`` or ``f`` behind it."""
     match = _SUFFIXED.fullmatch(text)
     number = parse_partition_value(text if match is None else match[1], PrimitiveType("double"))
     assert isinstance(number, float)
@@ -99,11 +88,13 @@ def _double(text: str) -> float:
 
 
 def _float(text: str) -> float:
+    """Likewise; a number that is too large is infinite."""
     with np.errstate(over="ignore"):
         return float(np.float32(_double(text)))
 
 
 def _decimal(text: str, data_type: DecimalType) -> Decimal | None:
+    """A number with more decimals than there is room for, rounded half up."""
     if _DIGITS.fullmatch(text) is None:
         return None  # Python accepts more, such as underscores.
     # More digits than any number has here, so only the scale causes rounding.
@@ -118,11 +109,13 @@ def _boolean(text: str) -> bool | None:
 
 
 def _date(text: str) -> date | None:
+    """A year, or a month, alone; anything behind a blank or a ``T`` is ignored."""
     match = _DAY.fullmatch(text)
     return None if match is None else date(*(int(part or 1) for part in match.groups()))
 
 
 def _timestamp_ntz(text: str) -> datetime | None:
+    """The same texts as of a timestamp; the zone is ignored."""
     match = _MOMENT.fullmatch(text)
     if match is None or _offset(match["zone"]) is None:
         return None
@@ -130,6 +123,7 @@ def _timestamp_ntz(text: str) -> datetime | None:
 
 
 def _timestamp(text: str) -> datetime | None:
+    """A date alone; no minutes or seconds; more decimals, which are cut off; other spellings of zones."""
     match = _MOMENT.fullmatch(text)
     offset = None if match is None else _offset(match["zone"])
     if match is None or offset is None:

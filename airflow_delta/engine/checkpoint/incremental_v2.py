@@ -1,36 +1,17 @@
 """Write a V2 checkpoint from the previous one: refer to sidecars again if they haven't changed.
 
-Two V2 checkpoints may refer to the same sidecar: PROTOCOL.md ("Problems with multi-part
-checkpoints") gives the reuse of files as a reason for the V2 spec, and metadata cleanup keeps a
-sidecar as long as any checkpoint refers to it. So the cost of a new checkpoint depends on the
-change alone:
+So the cost of a new checkpoint depends on the change alone:
 
 * a sidecar whose rows all still hold is kept (`sidecars.reuse` finds out, usually without opening
   it);
 * a sidecar with rows that are gone is rewritten without them, or dropped if none is left;
-* the adds and removes of the commits since then go to new sidecars.
-
-**Many small sidecars.** Each checkpoint adds a sidecar or two, so small ones must be merged now and
-then. Sidecars that are less than a quarter full count as small, and have sizes in steps of eight.
-New rows are merged with the small sidecars of their own step and below, as soon as there are eight
-of those. The result is larger, and may in turn be merged with eight of its step. So a row is
-rewritten about once per step up to a full sidecar (at most five times); a sidecar that is at least
-a quarter full is never rewritten only for merging; and at most about eight sidecars of each step
-remain.
+* the adds and removes of the commits since then go to new sidecars, together with the rows of small
+  sidecars, when there are enough of these (`choose_merged_sidecars`).
 
 The result is the same set of actions as in a full checkpoint, in other files.
 
-**Damage in sidecars that are kept.** Nobody opens a sidecar that is kept. So a damaged one could go
-from checkpoint to checkpoint unnoticed, until a cleanup has deleted the commits that it could be
-rebuilt from. Therefore all kept sidecars are read, and the checksums of their pages compared, when
-a checkpoint gets the classic name. That happens regularly, at the latest after half of the time
-that commits are retained (the rule is in ``maintenance/checkpoint/plan.py``). In between, only
-their presence and size are checked.
-
-**A cleanup at the same time.** Another writer may write a checkpoint of a later version and clean
-up the previous checkpoint with its sidecars, just before the new checkpoint refers to them. So the
-sidecars are listed before the new checkpoint is published, and again after that. If one is missing
-then, the new checkpoint is deleted, and the caller must start from something else.
+docs/explanation/checkpoints-in-proportion-to-the-change.md has the reasons, and what happens if a kept
+sidecar is damaged, or deleted by a cleanup. Spec: PROTOCOL.md, "Problems with multi-part checkpoints".
 """
 
 from __future__ import annotations
@@ -192,7 +173,13 @@ def has_all_in_sidecars(reader: CheckpointReader) -> bool:
 
 
 def choose_merged_sidecars(new_rows: int, small: Sequence[int]) -> list[int]:
-    """Which small sidecars new rows are to be merged with. The module has the rule.
+    """Choose the small sidecars with which new rows are merged.
+
+    Each checkpoint adds a sidecar or two, so small ones must be merged now and then. They have sizes in
+    steps of eight. New rows are merged with the small sidecars of their own step and below, as soon as
+    there are eight of those. The result is larger, and may in turn be merged with eight of its step. So a
+    row is rewritten about once per step up to a full sidecar, at most five times, and at most about eight
+    sidecars of each step remain.
 
     Args:
         new_rows: the number of rows to be written.

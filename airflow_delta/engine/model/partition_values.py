@@ -1,22 +1,8 @@
 """Convert partition values between the text in ``partitionValues`` and typed Python values.
 
-Empty text is null for every type, even for strings. A text that is no value of its type is an error: null
-would silently move the rows of the file into another partition. One value has several texts, so values are
-compared typed.
-
-===============  =====================  ============================================
- type             value                  text
-===============  =====================  ============================================
- string           str                    as it is
- byte … long      int                    ``-17``
- float, double    float                  ``1.5``, ``NaN``, ``Infinity``
- decimal(p,s)     Decimal of scale s     ``1.10``
- boolean          bool                   ``true``, ``false``
- date             date                   ``1970-01-01``
- timestamp        datetime in UTC        ``1970-01-01 00:00:00[.123456]``
- timestamp_ntz    datetime, naive        ``1970-01-01 00:00:00[.123456]``
- binary           bytes                  the text whose UTF-8 bytes they are
-===============  =====================  ============================================
+`_PARSERS` and `_WRITERS` have a function for each type, `_EXPECTED` describes the texts. Empty text is null
+for every type, even for strings. A text that is no value of its type is an error: null would silently move
+the rows of the file into another partition. One value has several texts, so values are compared typed.
 
 A timestamp without a time zone is in UTC. Newer writers add a zone, as in ``1970-01-01T00:00:00.123456Z``.
 ``__HIVE_DEFAULT_PARTITION__`` only means null in directory names; here it is an ordinary string.
@@ -40,7 +26,10 @@ from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveTy
 __all__ = ["PartitionValue", "parse_partition_value", "serialize_partition_value"]
 
 PartitionValue: TypeAlias = "str | int | float | Decimal | bool | date | datetime | bytes"
-"""A typed partition value that isn't null."""
+"""A typed partition value that isn't null.
+
+A decimal has the scale of its type, a timestamp is in UTC, and a timestamp_ntz has no time zone.
+"""
 
 _INTEGER_BITS: Mapping[str, int] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _INTEGER = re.compile(r"[+-]?\d{1,40}", re.ASCII)

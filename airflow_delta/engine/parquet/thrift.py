@@ -5,20 +5,6 @@ wire, in the order of the bytes. So fields that a later version of the format ad
 `encode` returns the bytes that `decode` read. (That holds for writers that encode each number in the
 shortest way, which all do.)
 
-==========  ======================================  =================================
-wire type   value in Python                         bytes
-==========  ======================================  =================================
-TRUE FALSE  ``bool``                                none in a struct, one in a list
-I8          ``int``                                 one
-I16 - I64   ``int``                                 zigzag varint
-DOUBLE      ``bytes``, not interpreted              8, little-endian
-BINARY      ``bytes``                               varint length, then the bytes
-LIST SET    `ThriftList`                            header, then the items
-MAP         `ThriftMap`                             header, then keys and values
-STRUCT      `ThriftStruct`                          fields, then a zero
-UUID        ``bytes``                               16
-==========  ======================================  =================================
-
 Damaged bytes raise `PyarrowFallback`; they never make the decoder allocate more than they hold.
 
 Spec: thrift-compact-protocol.md of Apache Thrift.
@@ -57,6 +43,7 @@ __all__ = [
 TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
 ThriftValue: TypeAlias = "bool | int | bytes | ThriftList | ThriftMap | ThriftStruct"
+"""A value in Python. ``DOUBLE``, ``BINARY`` and ``UUID`` are bytes that nobody has interpreted."""
 
 _BITS = {I16: 16, I32: 32, I64: 64}
 _FIXED = {DOUBLE: 8, UUID: 16}

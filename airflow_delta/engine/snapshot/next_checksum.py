@@ -1,27 +1,10 @@
 """Write a version checksum beside a commit or a checkpoint, if its content is certain and cheap.
 
 The file (``log/version_checksum.py``) is optional, and a wrong one is worse than none: Delta Spark
-refuses to write a checkpoint that disagrees with it. So only certain facts are written, and a
+refuses to write a checkpoint that disagrees with it. So only certain facts are written (`_write`), and a
 failure to write gives only a `DeltaWarning`. An existing file is kept, unless its ``txnId`` is that
 of another commit than the one just made. Then it was left by an earlier commit of the same version
 that was rolled back.
-
-===========================================  =====================================================
-field                                        content
-===========================================  =====================================================
-``tableSizeBytes``, ``numFiles``             as counted by the writer of the checkpoint; after a
-                                             commit by the live files, unless they are many: see
-                                             ``next_totals``. Without them there is no file
-``numDeletedRecordsOpt``,                    likewise, if the table supports deletion vectors
-``numDeletionVectorsOpt``
-``protocol``, ``metadata``                   the actions in force
-``setTransactions``                          all, unless they are many or some expire with time
-``domainMetadata``                           all that aren't removed, unless they are many
-``txnId``                                    as in the ``commitInfo``
-``inCommitTimestampOpt``                     as in the ``commitInfo``, if the version has such a
-                                             timestamp; if it is unknown there is no file
-histograms, ``allFiles``                     never
-===========================================  =====================================================
 
 Edge cases A18 to A20.
 """
@@ -192,6 +175,11 @@ def _after(base: Snapshot | None, commit: MadeCommit, table: str) -> _Version:
 
 
 def _write(storage: Storage, version: _Version, totals: FileTotals, info: CommitInfo) -> bool:
+    """Write what is known of a version; nothing if its in-commit timestamp is unknown.
+
+    Many transactions or domains would make the file large. Transactions that expire with time wouldn't be
+    true for long. Histograms and ``allFiles`` are never written.
+    """
     protocol, metadata, table = version.protocol, version.metadata, version.table
     source = timestamp_source(version.number, protocol, metadata, table=table)
     in_commit = source is TimestampSource.COMMIT_INFO

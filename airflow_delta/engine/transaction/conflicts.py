@@ -2,38 +2,10 @@
 
 Optimistic concurrency: if another writer makes the version that a transaction wanted to make, the
 transaction looks at each winning commit, in order. It may commit after them if none of them changed what
-it relies on. `RULES` lists the conflicts in the order in which they are checked (edge cases E6 to E8):
+it relies on. `RULES` lists the rules with their errors, each a function whose docstring says what conflicts
+(edge cases E6 to E8). A later in-commit timestamp is no conflict: ours becomes later still.
 
-==========================  ============================================================  =============
-the winning commit          is a conflict if                                              error
-==========================  ============================================================  =============
-upgrades the protocol       we set a protocol too; or the engine can't commit to the      ProtocolChanged
-                            new one; or a new feature applies to what we have prepared
-downgrades the protocol     always                                                        ProtocolChanged
-changes the metadata        always, except for changes that our commit can adopt          MetadataChanged
-                            (`metadata_changes`, identity high water marks) if we set
-                            no metadata
-sets or removes a domain    we set, remove or read the same one, or restore an earlier    Concurrent-
-                            version. The domain of row tracking is merged instead         Transaction
-sets a ``txn``              we read that of the same application                          Concurrent-
-                                                                                          Transaction
-adds files                  one may match what we read, and the isolation level requires  ConcurrentAppend
-                            us to see it (`isolation`)
-adds files                  we add one with the same path: two files, of which one has    ConcurrentAppend
-                            overwritten the other. No conflict if the file was in the
-                            table before and both commits only change what is recorded
-                            about it
-removes files               we read one of them, by path and whatever its deletion        Concurrent-
-                            vector, or the whole table                                    DeleteRead
-removes files               we remove one of them, by path                                Concurrent-
-                                                                                          DeleteDelete
-removes files               we add one of them, by path: it would come back               Concurrent-
-                                                                                          DeleteRead
-has a later timestamp       never: ours becomes later still
-==========================  ============================================================  =============
-
-Reads are known by partition: a file added to a partition that a predicate may match is a conflict,
-whatever its rows. In a table without partitions every added file is.
+docs/reference/transactions.md has the rules for users.
 """
 
 from __future__ import annotations
@@ -129,6 +101,11 @@ def check_conflicts(current: CurrentCommit, winner: WinningCommit) -> None:
 
 
 def _protocol(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    """A change of the protocol conflicts if we change it too, or if it applies to what we have prepared.
+
+    A downgrade always does. An upgrade does if the engine can't commit to the new protocol, or if a new
+    feature has rules for actions that were prepared without it.
+    """
     if winner.protocol is None:
         return None
     if current.actions.protocol is not None:
@@ -155,6 +132,10 @@ def _protocol(current: CurrentCommit, winner: WinningCommit) -> str | None:
 
 
 def _metadata(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    """A change of the metadata conflicts unless our commit can adopt it, and sets no metadata itself.
+
+    See `metadata_changes`. Moved high water marks of identity columns can always be adopted.
+    """
     if winner.metadata is None:
         return None
     if current.actions.metadata is None:
@@ -169,6 +150,10 @@ def _metadata(current: CurrentCommit, winner: WinningCommit) -> str | None:
 
 
 def _domain(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    """A domain conflicts if we set, remove or read it too, or restore an earlier version.
+
+    The domain of row tracking is merged instead.
+    """
     staged = current.actions.domains.keys() - {ROW_TRACKING_DOMAIN}
     if current.actions.restored_version is not None:
         # It leaves the domains of an earlier version, which a new domain must not join.
@@ -178,11 +163,17 @@ def _domain(current: CurrentCommit, winner: WinningCommit) -> str | None:
 
 
 def _transaction(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    """A ``txn`` conflicts if we have read that of the same application."""
     shared = winner.app_ids & current.reads.app_ids
     return f"set the transaction of the application {min(shared)!r}" if shared else None
 
 
 def _append(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    """Added files conflict if we might have read them, and the isolation level requires us to see them.
+
+    Reads are known by partition: a file added to a partition that a predicate may match is a conflict,
+    whatever its rows. In a table without partitions every added file is.
+    """
     adds = winner.files.adds
     if not adds.num_rows or winner.info.operation in _RE_ADDING:
         return None
@@ -203,6 +194,7 @@ _RE_ADDING = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
 
 
 def _delete_read(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    """Removed files conflict if we read one of them, whatever its deletion vector, or the whole table."""
     removed = winner.files.removes["path"]
     if current.reads.whole_table:
         read = removed[0].as_py() if len(removed) else None
@@ -212,18 +204,24 @@ def _delete_read(current: CurrentCommit, winner: WinningCommit) -> str | None:
 
 
 def _delete_delete(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    """Removed files conflict if we remove one of them."""
     # By path alone: two changes of one file conflict whatever deletion vectors they know it with.
     both = _first_shared(winner.files.removes, current, lambda: current.removed_keys)
     return None if both is None else f"removed the file {both!r}, which is removed here too"
 
 
 def _removed_added(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    """Removed files conflict if we add one of them: it would come back."""
     # A commit that adds an existing file again, with new statistics for example, relies on the file.
     both = _first_shared(winner.files.removes, current, lambda: current.added_keys)
     return None if both is None else f"removed the file {both!r}, which is added here"
 
 
 def _added_added(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    """Added files conflict if we add one with the same path: one has overwritten the other.
+
+    They don't if the file was in the table before, and both commits only change what is recorded about it.
+    """
     both = _shared(winner.files.adds, current, lambda: current.added_keys)
     if not len(both):
         return None

@@ -34,12 +34,11 @@ class SparkMaintenance:
         if_needed: bool = False,
         backfill_first: bool = False,
     ) -> dict[str, Any]:
-        """Have Spark write a checkpoint.
+        """Have Spark write a checkpoint, with the arguments of `DeltaHook.checkpoint`.
 
         The job reads only ``_delta_log`` and needs no commit owner, so the version must be backfilled
         first.
 
-        :param backfill_first: have the commit owner of a managed table backfill missing versions first.
         :returns: the same as `DeltaHook.checkpoint`; ``duration_ms`` includes the start of Spark.
         :raises DeltaError: the table can't be backfilled.
         :raises AirflowException: the job failed.
@@ -65,12 +64,9 @@ class SparkMaintenance:
     ) -> dict[str, Any]:
         """Have Spark vacuum a table, in mode ``full`` or with an inventory.
 
-        :param retention_hours: the age of the files to delete; None:
-            ``delta.deletedFileRetentionDuration``.
-        :param inventory: a Parquet file, or a directory of such files, that lists the files, instead of
-            a listing of the store.
-        :param enforce_retention: refuse a shorter retention than that of the table's property.
-        :param dry_run: only report what would be deleted.
+        The arguments are those of `DeltaHook.vacuum`, but for the mode.
+
+        :param inventory: may also be a directory of Parquet files.
         :returns: the same as `DeltaHook.vacuum`; ``duration_ms`` includes Spark's start.
         :raises DeltaError: the commit owner doesn't have the table or can't be reached.
         :raises AirflowException: the job failed.

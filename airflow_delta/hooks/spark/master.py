@@ -68,6 +68,7 @@ def _failures(
     answers: queue.SimpleQueue[tuple[tuple[str, int], OSError | None]] = queue.SimpleQueue()
 
     def connect(address: tuple[str, int]) -> None:
+        """Connect to one address, and put the outcome into the queue."""
         try:
             socket.create_connection(address, timeout=limit_seconds).close()
         except OSError as error:

@@ -89,6 +89,7 @@ def count_actions(
     root = address.root
 
     def count(parcels: Iterable[tuple[int, Parcel]]) -> Iterator[ActionCounts]:
+        """Count the actions of one partition."""
         with errors_for_driver():
             yield _counted(gathered(parcels, columns=columns), root, oldest_tombstone_ms)
 

@@ -139,6 +139,7 @@ def shuffled_actions(
     wanted = None if columns is None else tuple(columns)
 
     def read(_: int, given: Iterable[LogPart]) -> Iterator[tuple[int, Parcel]]:
+        """Read some parts of the log, and split their actions by key."""
         with errors_for_driver():
             storage = address.open()
             tables = (pair for part in given for pair in read_part(storage, part, columns=wanted))

@@ -1,24 +1,7 @@
 """Copy one version of a table to another location: as files, or as a Delta table.
 
-A copy replaces an earlier copy of the same table, and nothing else. So each copy records what it is
-a copy of (`airflow_delta.copies.request`). The action depends on what the target holds:
-
-=======================================  ========================================================
-the target holds                         action
-=======================================  ========================================================
-nothing, or an empty directory           the copy is made
-a copy of the same table, of the same    it is replaced
-or an earlier version
-a copy of a later version                refused, unless ``replace_newer``: a late run of a DAG
-                                         must not undo the work of the run after it
-an expired copy of any version           it is replaced
-a Delta copy with commits of others      refused
-a copy as files with foreign files, or   refused
-with more files than the copy wrote
-a Delta copy if the new one isn't one,   refused
-or the reverse
-anything else                            refused
-=======================================  ========================================================
+A copy replaces an earlier copy of the same table, and nothing else; docs/how-to/copy-a-version.md ("What a
+copy replaces") has the rules. So each copy records what it is a copy of (`airflow_delta.copies.request`).
 
 A Delta copy is one commit (`clones`), which copies only the files that the target lacks. Any other
 copy is written to a directory that is then renamed (`directory_copies`).
@@ -71,8 +54,8 @@ def copy_snapshot(
 
     Raises:
         InvalidArgumentError: the format is unknown or can't hold the table, one of table and target
-            lies inside the other, or the target holds something that a copy may not replace; see
-            the module.
+            lies inside the other, or the target holds something that a copy may not
+            replace.
         DeltaError: the table can't be read, or a Delta copy can't be committed.
         PySparkException: Spark's own errors.
     """

@@ -62,6 +62,7 @@ def copy_files(
         locate_source(copy, access)
 
     def work(given: Iterable[FileCopy]) -> Iterator[None]:
+        """Copy the files of one task."""
         with errors_for_driver():
             table, clone = source.access(), target.open()
             for copy in given:

@@ -1,29 +1,11 @@
-r"""Write rows as CSV or JSON without losing information.
+"""Write rows as CSV or JSON without losing information.
 
-Different values have different texts, whatever the settings of the session:
+Different values have different texts, whatever the settings of the session; docs/how-to/copy-a-version.md
+("CSV and JSON") lists them. With the schema and `READ_OPTIONS` Spark reads equal rows back, except that its
+CSV reader drops the character U+0000.
 
-===================  =============================================  ===============================
-type                 ``csv``                                        ``json``
-===================  =============================================  ===============================
-null                 nothing between the commas                     ``null``
-string               as it is, in quotes if necessary; an           as it is
-                     empty one is ``""``
-boolean              ``true``, ``false``                            ``true``, ``false``
-whole numbers        digits                                         a number
-decimal              digits, never an exponent                      a number with all digits
-float, double        the shortest digits that identify the number,  the same digits, or the text
-                     ``NaN``, ``Infinity``, ``-Infinity``           ``"NaN"`` and so on
-date                 ``2026-01-31``                                 the same as text
-timestamp            ``2026-01-31T12:00:00.000000Z``, UTC           the same as text
-timestamp_ntz        ``2026-01-31T12:00:00.000000``                 the same as text
-binary               not supported                                  text in base64
-===================  =============================================  ===============================
-
-Files are in UTF-8, lines end with ``\n``. Each CSV file has a header, and a quote in a value is
-doubled (RFC 4180). A value may contain line breaks. A JSON file has an object in each line.
-
-With the schema and `READ_OPTIONS` Spark reads equal rows back, except that its CSV reader drops the
-character U+0000.
+Files are in UTF-8. Each CSV file has a header, and a quote in a value is doubled (RFC 4180). A value may
+contain line breaks. A JSON file has an object in each line.
 """
 
 from __future__ import annotations

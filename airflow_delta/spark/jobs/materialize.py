@@ -14,7 +14,7 @@ locations outside its root that the table may read. The result::
 
 with ``committed_version`` if the copy is a Delta table, and ``expires_at`` (ISO-8601) if it
 expires. ``num_rows`` is null if the statistics of a Delta copy don't contain it.
-`airflow_delta.spark.copy.copies` says what a copy may replace at the target. The storage options
+docs/how-to/copy-a-version.md says what a copy may replace at the target. The storage options
 become Spark's properties for the store; see `airflow_delta.spark.runtime.hadoop_settings`.
 """
 

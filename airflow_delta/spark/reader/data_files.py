@@ -111,6 +111,7 @@ def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
     infos = [info for info in storage.walk(directory) if info.name.endswith(".parquet")]
 
     def read(info: FileInfo) -> DataFile:
+        """Read the footer of one file."""
         with storage.open(info.path, size=info.size) as file:
             return DataFile(info, pq.read_metadata(file))
 

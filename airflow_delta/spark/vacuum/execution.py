@@ -199,6 +199,7 @@ class _Job:
             tasks = _DELETING_TASKS * self._context.defaultParallelism
 
             def delete(given: Iterable[str]) -> Iterator[None]:
+                """Delete the files of one task."""
                 with errors_for_driver():
                     address.open().delete(list(given))
                 return iter(())
@@ -270,6 +271,7 @@ class _Job:
             markers = pa.array(sorted({path for paths in marked for path in paths}), pa.string())
 
         def deal(batch: bytes) -> Iterator[tuple[int, Parcel]]:
+            """Send the files of a batch to the partitions of their names, without directory markers."""
             files = _files(batch)
             files = files.filter(pc.invert(pc.is_in(files["path"], value_set=markers)))
             return parcels_by_name(FOUND_FILES, files, names)

@@ -54,6 +54,7 @@ def inventory_batches(inventory: DataFrame, *, root: str, now_ms: int) -> RDD[by
     columns = [_typed(inventory, name, root) for name in COLUMNS]
 
     def convert(rows: Iterable[T.Row]) -> Iterator[bytes]:
+        """Convert the rows of one partition to batches of files."""
         with errors_for_driver():
             found = iter(rows)
             # A Python loop over files: PySpark passes the rows of a DataFrame one by one.

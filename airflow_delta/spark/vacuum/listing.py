@@ -43,6 +43,7 @@ def listed_files(context: SparkContext, storage: Storage, address: StorageAddres
     directories = [name for name in level.folders if name != _LOG]
 
     def walk(given: Iterable[str]) -> Iterator[bytes]:
+        """List some directories to their bottom."""
         with errors_for_driver():
             of_task = address.open()
             for directory in given:

@@ -100,6 +100,7 @@ def log_parcels(
     )
 
     def needed(found: Iterable[tuple[int, Parcel]]) -> Iterator[tuple[int, Parcel]]:
+        """Collect the files that the reconciled actions of one partition keep."""
         with errors_for_driver():
             adds, removes = reconciled(gathered(found, columns=_COLUMNS), root)
             yield from reference_parcels(LIVE, collect_references([adds], table=root), names)
@@ -107,6 +108,7 @@ def log_parcels(
             yield from reference_parcels(RECENT, collect_references([young], table=root), names)
 
     def removed(given: Iterable[CommitPart]) -> Iterator[tuple[int, Parcel]]:
+        """Collect the files that some commits removed."""
         with errors_for_driver():
             for part in given:
                 yield from _removed(part, address, names)

@@ -186,6 +186,7 @@ def _leaves(stored: StructType) -> list[IndexedColumn]:
     chunk = 0
 
     def visit(struct: StructType, path: tuple[str, ...]) -> None:
+        """Add the leaf columns below a struct, and count their chunks."""
         nonlocal chunk
         for field in struct:
             here = (*path, field.name)

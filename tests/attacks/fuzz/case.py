@@ -39,7 +39,7 @@ class Case:
         trust: what is known of the newest version.
         version: the right answer, where something is known.
         keys: the right live files, likewise; see `file_key`.
-        books: what the commit owner knows.
+        owner_entries: what the commit owner knows.
         inventory: paths for an inventory.
         one_truth: whether the commits alone say what the table is. Where a checkpoint or compaction says it
             too, and nothing is known of them, they may contradict each other, and then any may be believed.
@@ -52,7 +52,7 @@ class Case:
     trust: Trust
     version: int
     keys: frozenset[tuple[str, str | None]]
-    books: tuple[Any, ...]
+    owner_entries: tuple[Any, ...]
     inventory: tuple[str, ...]
     one_truth: bool
 
@@ -68,8 +68,8 @@ def build(seed: int, places: Places, templates: Templates, chosen: Selection | N
     managed = form == MANAGED
     commits = [] if managed else history(form)
     tree = dict(templates.managed) if managed else data_files(form)
-    books = templates.books if managed else ()
-    world = World(places, form, commits, tree, blobs=templates.blobs, books=books)
+    owner_entries = templates.owner_entries if managed else ()
+    world = World(places, form, commits, tree, blobs=templates.blobs, owner_entries=owner_entries)
     picked = _pick(rng, chosen, managed=managed)
     applied: list[str] = []
     for name in (name for name in picked if MUTATIONS[name].stage == 1):
@@ -87,7 +87,7 @@ def build(seed: int, places: Places, templates: Templates, chosen: Selection | N
         world.trust if known else Trust.OPEN,
         version,
         keys,
-        world.books,
+        world.owner_entries,
         tuple(world.inventory),
         not any(".checkpoint." in path or ".compacted." in path for path in world.tree),
     )

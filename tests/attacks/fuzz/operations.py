@@ -56,7 +56,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         commit_store = MemoryCommitStore()
-        for entry in self.case.books:
+        for entry in self.case.owner_entries:
             commit_store._entries[entry.table_id] = replace(
                 entry, location=os.path.realpath(self.root)
             )

@@ -37,12 +37,12 @@ class Templates:
     Attributes:
         blobs: contents by name.
         managed: the files of the managed table.
-        books: the entry that its commit owner has.
+        owner_entries: the entry that its commit owner has.
     """
 
     blobs: Blobs
     managed: Tree
-    books: tuple[Any, ...]
+    owner_entries: tuple[Any, ...]
 
 
 def load(directory: str) -> Templates:
@@ -53,10 +53,10 @@ def load(directory: str) -> Templates:
 
 def main(directory: str) -> None:
     """Make everything."""
-    managed, books = _managed(f"{directory}/managed")
+    managed, owner_entries = _managed(f"{directory}/managed")
     with open(f"{directory}/templates", "wb") as file:
         # Not as `Templates`: run as a program, this module has another name.
-        pickle.dump(({**_parquet(), **_vectors()}, managed, books), file)
+        pickle.dump(({**_parquet(), **_vectors()}, managed, owner_entries), file)
 
 
 def _managed(root: str) -> tuple[Tree, tuple[Any, ...]]:

@@ -41,7 +41,7 @@ class World:
         tree: its files: those of the data, and once the log is laid out, of that as well.
         trust: what is known of the right answers.
         blobs: contents that take long to make, by name.
-        books: what the commit owner of a managed table knows.
+        owner_entries: what the commit owner of a managed table knows.
         inventory: paths for an inventory, beside those of the files.
     """
 
@@ -51,7 +51,7 @@ class World:
     tree: Tree
     trust: Trust = Trust.EXACT
     blobs: Blobs = field(default_factory=dict)
-    books: tuple[Any, ...] = ()
+    owner_entries: tuple[Any, ...] = ()
     inventory: list[str] = field(default_factory=list)
 
     def files(self, *beginnings: str, ends: tuple[str, ...] = ("",)) -> list[str]:

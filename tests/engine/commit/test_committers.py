@@ -32,7 +32,7 @@ from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.watched_owner import WatchedOwner
 
 _NUMBERS = count()
-DOWN = CommitOwnerUnavailableError("the commit store can't be reached", owner="books")
+DOWN = CommitOwnerUnavailableError("the commit store can't be reached", owner="central")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def owner() -> WatchedOwner:
 def owned_by(
     owner: WatchedOwner, storage: MemoryStorage | FaultyStorage, **conf: str
 ) -> OwnedTable:
-    return OwnedTable(owner, ManagedTable(storage, "books", {"tableId": "t-1", **conf}))
+    return OwnedTable(owner, ManagedTable(storage, "central", {"tableId": "t-1", **conf}))
 
 
 def commit_of(writer: str) -> bytes:
@@ -61,7 +61,7 @@ def hand_over(writer: str) -> bytes:
     """A commit that gives the table of `owned_by` to its owner."""
     conf = json.dumps({"tableId": "t-1"})
     configuration = {
-        "delta.managedCommit.commitOwner": "books",
+        "delta.managedCommit.commitOwner": "central",
         "delta.managedCommit.commitOwnerConf": conf,
     }
     return commit_of(writer) + json.dumps({"metaData": {"configuration": configuration}}).encode()
@@ -137,7 +137,7 @@ def test_a_table_is_given_away_in_two_phases(
 def test_an_owner_that_does_not_agree_gets_no_table(
     inner: MemoryStorage, owner: WatchedOwner
 ) -> None:
-    owner.fails["propose"] = CommitOwnerError("not this one", owner="books")
+    owner.fails["propose"] = CommitOwnerError("not this one", owner="central")
     committer = choose_committer(inner, before=None, after=owned_by(owner, inner))
     with pytest.raises(CommitOwnerError, match="not this one"):
         committer.commit(0, hand_over("mine"), txn_id="mine")
@@ -205,7 +205,7 @@ def test_an_owner_that_can_not_be_informed_finds_out(
     owner.fails["take_over"] = error
     owned = owned_by(owner, inner)
     committer = choose_committer(inner, before=None, after=owned)
-    with pytest.warns(DeltaWarning, match=r"gives the table to .* 'books'.*it finds out when"):
+    with pytest.warns(DeltaWarning, match=r"gives the table to .* 'central'.*it finds out when"):
         assert committer.commit(0, hand_over("mine"), txn_id="mine") == commit_path(0)
     committer = choose_committer(inner, before=owned, after=owned)
     assert committer.commit(1, commit_of("next"), txn_id="next") is not None

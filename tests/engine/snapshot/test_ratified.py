@@ -299,7 +299,7 @@ def test_the_newest_snapshot_is_followed_by_what_the_owner_tells(tmp_path: Path)
         newest.get()  # for writers, who must not go on from what may be stale
 
 
-def test_a_commit_that_the_owners_books_have_lost_is_not_gone_on_from(tmp_path: Path) -> None:
+def test_a_commit_that_the_commit_store_has_lost_is_not_gone_on_from(tmp_path: Path) -> None:
     """The commit store was restored from a backup, and another commit became version 6."""
     write_log(tmp_path, *range(6))
     other = "00000000000000000006.00000000-0000-4000-8000-000000000000.json"

@@ -56,7 +56,7 @@ def owner() -> WatchedOwner:
 
 
 def opened(root: Path, owner: WatchedOwner) -> DeltaTable:
-    return DeltaTable(str(root), commit_owners={"books": owner})
+    return DeltaTable(str(root), commit_owners={"central": owner})
 
 
 def file(path: str) -> AddFile:
@@ -93,8 +93,8 @@ def test_a_table_is_given_to_an_owner_by_one_commit(
 ) -> None:
     table = opened(tmp_path, owner)
     before = plain.snapshot()
-    result = table.convert_to_managed("books", {"backfill": "on-request"})
-    assert (result.version, result.owner, result.converted) == (3, "books", True)
+    result = table.convert_to_managed("central", {"backfill": "on-request"})
+    assert (result.version, result.owner, result.converted) == (3, "central", True)
     actions = in_log(tmp_path, 3)
     assert actions.keys() == {"commitInfo", "protocol", "metaData"}
     assert actions["protocol"]["minWriterVersion"] == 7
@@ -111,7 +111,7 @@ def test_a_table_is_given_to_an_owner_by_one_commit(
     assert configuration == {
         "delta.appendOnly": "true",
         "delta.enableInCommitTimestamps": "true",
-        OWNER: "books",
+        OWNER: "central",
         **dict(zip(ENABLED, ("3", str(timestamp)), strict=True)),
     }
     assert conf.keys() == {"backfill", "tableId"}
@@ -121,7 +121,7 @@ def test_a_table_is_given_to_an_owner_by_one_commit(
     recorded = json.loads(actions["commitInfo"]["operationParameters"]["properties"])
     assert recorded.keys() == {OWNER, CONF, "delta.enableInCommitTimestamps"}
     status = table.commit_status()
-    assert (status.owner, status.standing) == ("books", Standing.ACTIVE)
+    assert (status.owner, status.standing) == ("central", Standing.ACTIVE)
     assert append(table, "f2") == 4
     assert not (tmp_path / commit_path(4)).exists()
     assert live(table) == {"f0", "f1", "f2"}
@@ -133,7 +133,7 @@ def test_the_history_of_before_keeps_its_times(
 ) -> None:
     times = [info.timestamp_ms for info in plain.history()]
     table = opened(tmp_path, owner)
-    table.convert_to_managed("books", {"backfill": "on-request"})
+    table.convert_to_managed("central", {"backfill": "on-request"})
     append(table, "f2")
     later = [info.timestamp_ms for info in table.history()]
     assert later[2:] == times
@@ -146,16 +146,16 @@ def test_what_is_managed_by_the_owner_already_is_left_alone(
 ) -> None:
     table = opened(tmp_path, owner)
     conf = {"backfill": "2"}
-    table.convert_to_managed("books", conf)
+    table.convert_to_managed("central", conf)
     append(table, "f2")
-    for again in (table.convert_to_managed("books"), table.convert_to_managed("books", conf)):
-        assert (again.version, again.owner, again.converted) == (4, "books", False)
+    for again in (table.convert_to_managed("central"), table.convert_to_managed("central", conf)):
+        assert (again.version, again.owner, again.converted) == (4, "central", False)
     with pytest.raises(
         InvalidArgumentError, match=r"the configuration \{'backfill': '2'\} instead of"
     ):
-        table.convert_to_managed("books", {"backfill": "3"})
-    other = DeltaTable(str(tmp_path), commit_owners={"books": owner, "other": WatchedOwner()})
-    with pytest.raises(InvalidArgumentError, match=r"has the commit owner 'books'.*'other'"):
+        table.convert_to_managed("central", {"backfill": "3"})
+    other = DeltaTable(str(tmp_path), commit_owners={"central": owner, "other": WatchedOwner()})
+    with pytest.raises(InvalidArgumentError, match=r"has the commit owner 'central'.*'other'"):
         other.convert_to_managed("other")
     assert table.latest_version() == 4
 
@@ -165,9 +165,9 @@ def test_what_is_managed_by_the_owner_already_is_left_alone(
     [
         ("", None, "found an empty text"),
         (None, None, "owner: expected a text"),
-        ("books", {"tableId": "mine"}, "contains tableId='mine'"),
-        ("books", {"backfill": 2}, r"conf\['backfill'\]: expected a text, found the int 2"),
-        ("books", "backfill", "conf: expected a mapping"),
+        ("central", {"tableId": "mine"}, "contains tableId='mine'"),
+        ("central", {"backfill": 2}, r"conf\['backfill'\]: expected a text, found the int 2"),
+        ("central", "backfill", "conf: expected a mapping"),
     ],
 )
 def test_what_makes_no_sense_gives_no_table_away(
@@ -208,7 +208,7 @@ def test_tables_of_later_coordinators_are_left_to_them(
         metadata(configuration=on),
     )
     table = opened(tmp_path, owner)
-    for convert in (lambda: table.convert_to_managed("books"), table.convert_to_file_system):
+    for convert in (lambda: table.convert_to_managed("central"), table.convert_to_file_system):
         if feature == "catalogManaged":
             with pytest.raises(UnsupportedFeatureError, match=feature):
                 convert()
@@ -217,7 +217,9 @@ def test_tables_of_later_coordinators_are_left_to_them(
             pytest.warns(DeltaWarning, match="may be stale"),
             pytest.raises(UnsupportedFeatureError, match=feature),
         ):
-            DeltaTable(str(tmp_path), commit_owners={"books": owner}).convert_to_managed("books")
+            DeltaTable(str(tmp_path), commit_owners={"central": owner}).convert_to_managed(
+                "central"
+            )
 
 
 def test_in_commit_timestamps_may_go_with_the_owner(
@@ -225,7 +227,7 @@ def test_in_commit_timestamps_may_go_with_the_owner(
 ) -> None:
     """deltalake writes no table that has them."""
     table = opened(tmp_path, owner)
-    table.convert_to_managed("books", {"backfill": "on-request"})
+    table.convert_to_managed("central", {"backfill": "on-request"})
     append(table, "f2")
     result = table.convert_to_file_system(keep_in_commit_timestamps=False)
     actions = in_log(tmp_path, result.version)
@@ -247,7 +249,7 @@ def test_in_commit_timestamps_stay_while_there_is_an_owner(
     tmp_path: Path, owner: WatchedOwner, plain: DeltaTable
 ) -> None:
     table = opened(tmp_path, owner)
-    table.convert_to_managed("books")
+    table.convert_to_managed("central")
     base = table.snapshot()
     transaction = table.transaction("DROP FEATURE")
     features = base.protocol.writer_features - {"inCommitTimestamp"}
@@ -260,7 +262,7 @@ def test_a_table_is_taken_back_by_one_commit(
     tmp_path: Path, owner: WatchedOwner, plain: DeltaTable
 ) -> None:
     table = opened(tmp_path, owner)
-    table.convert_to_managed("books", {"backfill": "on-request"})
+    table.convert_to_managed("central", {"backfill": "on-request"})
     for n in range(2, 5):
         append(table, f"f{n}")
     table_id = table.snapshot().properties.commit_owner_conf["tableId"]
@@ -293,7 +295,7 @@ def test_a_table_is_taken_back_by_one_commit(
     again = table.convert_to_file_system()
     assert (again.version, again.owner, again.converted) == (9, None, False)
     # And it may be given away again, by another id.
-    assert table.convert_to_managed("books").version == 10
+    assert table.convert_to_managed("central").version == 10
     assert table.snapshot().properties.commit_owner_conf["tableId"] != table_id
     assert append(table, "f7") == 11
     assert live(opened(tmp_path, owner)) == {f"f{n}" for n in range(8)}
@@ -303,7 +305,10 @@ def released_and_not_in_log(root: Path, owner: WatchedOwner) -> DeltaTable:
     """A table whose last managed version, 3, is ratified, and not in the log."""
     conf = json.dumps({"backfill": "on-request"})
     table = DeltaTable.create(
-        str(root), SCHEMA, properties={OWNER: "books", CONF: conf}, commit_owners={"books": owner}
+        str(root),
+        SCHEMA,
+        properties={OWNER: "central", CONF: conf},
+        commit_owners={"central": owner},
     )
     append(table, "f0")
     append(table, "f1")
@@ -361,7 +366,7 @@ def test_two_that_finish_a_release_do_it_once(tmp_path: Path, owner: WatchedOwne
 
 
 class SteppedCommitStore:
-    """Books each step of which takes a turn."""
+    """A commit store each step of which takes a turn."""
 
     def __init__(self, inner: CommitStore, turns: Turns) -> None:
         self._inner = inner
@@ -378,7 +383,7 @@ class SteppedCommitStore:
 
 
 class Race:
-    """Writers of one table in memory, who take turns at each step of the store and of the books."""
+    """Writers of one table in memory, who take turns at each step of the store and of the commit store."""
 
     def __init__(self, table: MemoryTable, turns: Turns) -> None:
         self.commit_store = MemoryCommitStore()
@@ -388,14 +393,14 @@ class Race:
 
     def writer(self) -> DeltaTable:
         """Another writer, who knows the owner."""
-        delta = DeltaTable(self._table.storage.root, commit_owners={"books": self._stepped})
+        delta = DeltaTable(self._table.storage.root, commit_owners={"central": self._stepped})
         delta.__dict__["storage"] = self.storage
         return delta
 
     def reader(self) -> DeltaTable:
         """Somebody who doesn't take turns."""
         owner = StoreBackedOwner(self.commit_store)
-        delta = DeltaTable(self._table.storage.root, commit_owners={"books": owner})
+        delta = DeltaTable(self._table.storage.root, commit_owners={"central": owner})
         delta.__dict__["storage"] = self._table.storage
         return delta
 
@@ -430,7 +435,7 @@ def use() -> Iterator[Callable[[Turns], None]]:
 
 
 def check(race: Race, outcomes: dict[str, object]) -> None:
-    """What was committed is there, once, and nothing else; log and books agree."""
+    """What was committed is there, once, and nothing else; log and commit store agree."""
     made = {path for path, outcome in outcomes.items() if isinstance(outcome, int)}
     refused = [outcome for outcome in outcomes.values() if not isinstance(outcome, int)]
     assert all(isinstance(error, CommitConflictError) for error in refused), refused
@@ -460,7 +465,7 @@ def test_a_conversion_races_with_appends_in_any_order(
             converting, one, two = (race.writer() for _ in range(3))
             outcomes = turns.run(
                 [
-                    partial(converting.convert_to_managed, "books", {"backfill": backfill}),
+                    partial(converting.convert_to_managed, "central", {"backfill": backfill}),
                     partial(append, one, "a"),
                     partial(append, two, "b"),
                 ]
@@ -474,7 +479,7 @@ def test_a_conversion_races_with_appends_in_any_order(
             )
             reader = race.reader()
             status = reader.commit_status()
-            assert (status.owner, status.standing) == ("books", Standing.ACTIVE)
+            assert (status.owner, status.standing) == ("central", Standing.ACTIVE)
             assert append(reader, "_last") == status.ratified_version + 1
     assert met.keys() == {"before", "after", "ProtocolChangedError"}
 
@@ -489,7 +494,7 @@ def test_a_conversion_back_races_with_appends_in_any_order(
         use(turns)
         with MemoryTable(_files()) as table:
             race = Race(table, turns)
-            race.reader().convert_to_managed("books", {"backfill": backfill})
+            race.reader().convert_to_managed("central", {"backfill": backfill})
             append(race.reader(), "_first")
             converting, one, two = (race.writer() for _ in range(3))
             result, *appends = turns.run(
@@ -526,7 +531,7 @@ def test_of_two_conversions_one_is_made(use: Callable[[Turns], None]) -> None:
         with MemoryTable(_files()) as table:
             race = Race(table, turns)
             outcomes = turns.run(
-                [partial(race.writer().convert_to_managed, "books") for _ in range(2)]
+                [partial(race.writer().convert_to_managed, "central") for _ in range(2)]
             )
             kinds = sorted(
                 str(getattr(outcome, "converted", type(outcome).__name__)) for outcome in outcomes
@@ -553,7 +558,7 @@ def test_the_loop_waits_between_attempts_of_a_conversion(
             append(plain, path)
 
     owner.before["propose"] = win
-    result = opened(tmp_path, owner).convert_to_managed("books")
+    result = opened(tmp_path, owner).convert_to_managed("central")
     assert (result.version, pauses) == (5, [1, 2])
     assert owner.named("propose", "forget", "take_over") == [
         ("propose", 3),

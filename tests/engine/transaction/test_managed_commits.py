@@ -35,7 +35,7 @@ from tests.watched_owner import WatchedOwner
 SCHEMA = StructType((StructField("id", LONG), StructField("part", STRING)))
 OWNER, CONF = "delta.managedCommit.commitOwner", "delta.managedCommit.commitOwnerConf"
 TIMESTAMPS = "delta.enableInCommitTimestamps"
-DOWN = CommitOwnerUnavailableError("the commit store can't be reached", owner="books")
+DOWN = CommitOwnerUnavailableError("the commit store can't be reached", owner="central")
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +51,14 @@ def owner() -> WatchedOwner:
 def create(
     root: Path, owner: WatchedOwner, backfill: str = "on-request", **more: str
 ) -> DeltaTable:
-    properties = {OWNER: "books", CONF: json.dumps({"backfill": backfill}), **more}
+    properties = {OWNER: "central", CONF: json.dumps({"backfill": backfill}), **more}
     return DeltaTable.create(
-        str(root), SCHEMA, properties=properties, commit_owners={"books": owner}
+        str(root), SCHEMA, properties=properties, commit_owners={"central": owner}
     )
 
 
 def opened(root: Path, owner: WatchedOwner) -> DeltaTable:
-    return DeltaTable(str(root), commit_owners={"books": owner})
+    return DeltaTable(str(root), commit_owners={"central": owner})
 
 
 def file(path: str) -> AddFile:
@@ -247,7 +247,7 @@ def test_without_its_owner_a_table_is_not_written(tmp_path: Path, owner: Watched
         lambda: stranger.alter.set_description("x"),
         stranger.convert_to_file_system,
     ):
-        with pytest.raises(CommitOwnerUnavailableError, match="'books' isn't known here"):
+        with pytest.raises(CommitOwnerUnavailableError, match="'central' isn't known here"):
             begin()
     assert names(tmp_path) == before
 
@@ -285,7 +285,10 @@ def test_a_managed_table_is_altered_and_stays_its_owners(
     result = table.alter.set_properties({"delta.enableChangeDataFeed": "true"})
     after = table.snapshot()
     assert (result.version, after.version) == (1, 1)
-    assert (after.properties.commit_owner, after.properties.commit_owner_conf) == ("books", before)
+    assert (after.properties.commit_owner, after.properties.commit_owner_conf) == (
+        "central",
+        before,
+    )
     for name in (OWNER, CONF):
         with pytest.raises(InvalidArgumentError, match=r"DeltaTable\.convert_to_managed"):
             table.alter.set_properties({name: "{}"})
@@ -333,7 +336,7 @@ def dropping(*features: str, also: Change | None = None) -> Change:
         (without(**{TIMESTAMPS.replace(".", "_"): "false"}), f"{TIMESTAMPS} is 'false'"),
         (
             without(**{OWNER.replace(".", "_"): "other"}),
-            "from 'books' to 'other': first take the table",
+            "from 'central' to 'other': first take the table",
         ),
         (without(CONF), f"{CONF} would change"),
         (without(**{CONF.replace(".", "_"): '{"tableId":"x"}'}), f"{CONF} would change"),
@@ -357,7 +360,7 @@ def test_a_managed_table_is_not_left_half_managed(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (without(**{OWNER.replace(".", "_"): "books"}), "but the protocol lacks the feature"),
+        (without(**{OWNER.replace(".", "_"): "central"}), "but the protocol lacks the feature"),
         (without(**{CONF.replace(".", "_"): "{}"}), f"{CONF} would be set without {OWNER}"),
     ],
 )
@@ -454,7 +457,7 @@ def test_a_writer_of_before_meets_the_conversion_as_a_conflict(
     tmp_path: Path, owner: WatchedOwner, plain: DeltaTable
 ) -> None:
     late = appending(plain, "late")
-    assert opened(tmp_path, owner).convert_to_managed("books").version == 3
+    assert opened(tmp_path, owner).convert_to_managed("central").version == 3
     with pytest.raises(CommitConflictError, match=r"version 3 .*managedCommit"):
         late.commit()
     back = appending(opened(tmp_path, owner), "late too")
@@ -469,15 +472,15 @@ def test_a_conversion_meets_other_changes_of_the_table_as_conflicts(
 ) -> None:
     owner.before["propose"] = lambda: plain.alter.set_description("a description")
     with pytest.raises(MetadataChangedError, match=r"version 3 \(SET TBLPROPERTIES\)"):
-        opened(tmp_path, owner).convert_to_managed("books")
+        opened(tmp_path, owner).convert_to_managed("central")
     assert owner.named("propose", "forget") == [("propose", 3), ("forget", 3)]
     owner.before.clear()
     table = opened(tmp_path, owner)
-    assert table.convert_to_managed("books").converted
+    assert table.convert_to_managed("central").converted
     owner.before["backfill_to_version"] = lambda: opened(tmp_path, owner).alter.set_name("a name")
     with pytest.raises(MetadataChangedError, match="version 5"):
         table.convert_to_file_system()
-    assert table.snapshot().properties.commit_owner == "books"
+    assert table.snapshot().properties.commit_owner == "central"
 
 
 @pytest.mark.parametrize("backfill", ["1", "on-request", "direct"])
@@ -485,9 +488,9 @@ def test_an_owner_that_refuses_to_let_go_keeps_the_table(
     tmp_path: Path, owner: WatchedOwner, backfill: str
 ) -> None:
     table = create(tmp_path, owner, backfill=backfill)
-    owner.fails["commit"] = CommitOwnerError("it stays here", owner="books")
+    owner.fails["commit"] = CommitOwnerError("it stays here", owner="central")
     with pytest.raises(CommitOwnerError, match="it stays here"):
         table.convert_to_file_system()
     owner.fails.clear()
     assert append(table, "f0") == 1
-    assert table.commit_status().owner == "books"
+    assert table.commit_status().owner == "central"

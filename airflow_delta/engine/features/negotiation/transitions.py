@@ -2,31 +2,12 @@
 
 Existing files stay as they were written, so not every change is possible. `check_transition` refuses
 changes that are impossible with any files; `find_requirements` returns what the others require of the
-files:
+files. The reason of each is in its message.
 
-===========================================  ===================================================
-change                                       requirement
-===========================================  ===================================================
-column mapping on, by ``name``               none: the columns keep their names as physical ones
-column mapping off                           no files, unless the commit rewrites all of them: their
-                                             physical names would be unknown
-column mapping on by ``id``, or from one     impossible: the files lack field ids, or have other
-mode to the other                            names
-row tracking on                              every file has row ids (a *backfill* assigns them)
-``icebergCompatV1`` on                       no files, if the table is partitioned: they lack the
-                                             partition columns
-``icebergCompatV2`` on                       no files: they lack the partition columns and the ids
-                                             of nested fields
-a constraint, an invariant or a generation   no files, unless their rows were checked
-expression added or changed
-NOT NULL for an existing or a new column     no files, unless their rows were checked; a new column
-                                             is null in them
-other partition columns                      no files: they are partitioned by the old ones
-===========================================  ===================================================
+Columns are identified by their names in files, so a change of their logical names requires nothing. Nor
+does column mapping by ``name``, because the columns keep their names as physical ones.
 
-Columns are identified by their names in files, so a change of their logical names requires nothing.
-
-PROTOCOL.md, the sections of these features.
+PROTOCOL.md, the sections of the features.
 """
 
 from __future__ import annotations

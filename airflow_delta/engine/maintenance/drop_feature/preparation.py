@@ -1,19 +1,5 @@
 """Plan the steps that remove the traces of a feature from a table's newest version.
 
-=====================  ==========================================================================
-step                   what it does
-=====================  ==========================================================================
-``turn off``           sets or removes the properties by which writers use the feature, so that
-                       no new traces are made
-``hand back``          takes the table back from its commit owner, and drops ``managedCommit``
-``rewrite files``      needs somebody who reads and writes rows; see `rewrite`
-``unmap columns``      turns column mapping off, in a table without files
-``forget types``       removes the records of changed types from the schema
-``take row ids``       adds all files with row ids again, without them
-``keep vectors``       makes tombstones for the deletion vectors of removed files, so that vacuums
-                       keep them that don't know deletion vectors
-=====================  ==========================================================================
-
 The first step of `plan_preparations` is the next one to do; after it the table is opened and planned again.
 So it doesn't matter at which step a run is interrupted, or what others commit meanwhile.
 """
@@ -48,15 +34,23 @@ from airflow_delta.engine.storage.file_access import FileAccess
 __all__ = ["Preparation", "StepKind", "plan_preparations"]
 
 StepKind = Literal[
+    # Set or remove the properties by which writers use the feature, so that no new traces are made.
     "turn off",
+    # Take the table back from its commit owner, and drop ``managedCommit``.
     "hand back",
+    # Have data files rewritten, by somebody who reads and writes rows; see `rewrite`.
     "rewrite files",
+    # Turn column mapping off, in a table without files.
     "unmap columns",
+    # Remove the records of changed types from the schema.
     "forget types",
+    # Add all files with row ids again, without them.
     "take row ids",
+    # Make tombstones for the deletion vectors of removed files: a vacuum that doesn't know deletion
+    # vectors keeps the files of tombstones.
     "keep vectors",
 ]
-"""What a step does; see the module."""
+"""What a step does."""
 
 _REWRITTEN: Mapping[str, Rewritable] = {
     "deletionVectors": "deletionVectors",

@@ -1,24 +1,9 @@
 """Reconcile a range of commits into the lines of a log compaction.
 
-PROTOCOL.md, "Log Compaction Files" and "Action Reconciliation". Lines are taken from the commits as they
-are, with unknown fields:
+Lines are taken from the commits as they are, with unknown fields; `_reconcile` chooses them. They are in
+the order of the log, after a pledge that no removal and no line is missing (``log/compacted.py``).
 
-==================================  ==============================================================
-the action of a line                kept
-==================================  ==============================================================
-``add``, ``remove``                 the newest of each logical file. Every ``remove``, however old:
-                                    it may cancel an ``add`` from before the range
-``protocol``, ``metaData``          the newest
-``txn``, ``domainMetadata``         the newest of each application and of each domain, removals of
-                                    domains included
-``commitInfo``, ``cdc``             never: they belong to their commit and not to the state
-any other                           never ("Protocol Evolution": clients may ignore them). One that
-                                    mattered would come with a table feature, and a table with an
-                                    unknown feature is refused
-==================================  ==============================================================
-
-The lines are in the order of the log, after a pledge that no removal and no line is missing
-(``log/compacted.py``).
+PROTOCOL.md, "Log Compaction Files" and "Action Reconciliation".
 """
 
 from __future__ import annotations
@@ -104,7 +89,13 @@ class _Effect:
 
 
 def _reconcile(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
-    """Reconcile commits, keeping every remove."""
+    """Reconcile commits: of each key keep the newest action.
+
+    Removes and removed domains are kept, however old: they may cancel actions from before the range.
+    ``commitInfo`` and ``cdc`` belong to their commit and not to the state. Other actions are left out too
+    ("Protocol Evolution": clients may ignore them): one that mattered would come with a table feature, and
+    a table with an unknown feature is refused.
+    """
     parsed = parse_commits(commits, columns=(), kinds=_STATE_KINDS, table=table)
     files = reconcile_commits(parsed.files, table=table)
     newest = {_make_key(action): action for action in parsed.non_file_actions}

@@ -3,24 +3,11 @@
 Most of it is as that version has it: schema with all metadata of its columns, partition columns, name and
 description, properties, constraints and clustering columns. The rest belongs to one table alone:
 
-==========================================  =========================================================
-part                                        in a new clone              in an updated clone
-==========================================  =========================================================
-the table's id                              a new one                   stays
-the protocol                                the version's, without a    what both support
-                                            commit owner and protected
-                                            checkpoints
-``delta.managedCommit.…``                   left out                    stay, with in-commit timestamps
-``delta.requireCheckpointProtection…``      left out                    stays: it is about the log
-where in-commit timestamps begin            set by the commit           stays
-``delta.columnMapping.maxColumnId``         the version's               the higher one
-high water marks of identity columns        the version's               the further ones
-hidden columns of row tracking              new names                   their names stay
-row ids and row commit versions             assigned by the commit      stay for files that stay
-transaction identifiers                     left out                    stay
-``delta.setTransactionRetentionDuration``   left out                    left out
-user domains, unknown ones                  left out                    stay
-==========================================  =========================================================
+* A new clone gets its own: the table's id, the start of its in-commit timestamps, names for the hidden
+  columns of row tracking, row ids. It has no commit owner, no protected checkpoints, no transaction
+  identifiers, and no domains other than its clustering columns.
+* An updated clone keeps its own, as in a restore (`definition`): its protocol supports what both do, and
+  counters such as column ids and identity values keep the higher value.
 """
 
 from __future__ import annotations
@@ -89,6 +76,7 @@ def stage_clone_definition(transaction: OptimisticTransaction, source: Snapshot)
 
 
 def _compute_protocol(base: Snapshot | None, source: Snapshot) -> Protocol:
+    """Compute the protocol: the version's without the features of its log, and what the clone has."""
     supported = supported_features(source.protocol)
     wanted = supported - OF_THE_LOG
     if unknown := sorted(wanted - FEATURES.keys()):

@@ -1,25 +1,12 @@
 """Compute what a table is after a restore, except for its files: protocol, metadata and domains.
 
 Most of it is as the earlier version had it: schema, partition columns, name and description, properties,
-user domains and clustering columns. The rest records what has happened since, which a restore doesn't undo:
+user domains and clustering columns. The rest records what has happened since, and stays:
+`restore_protocol`, `restore_metadata`, `find_furthest_identity_values` and `restore_domains` say what. The
+commit itself keeps the higher mark of row ids, and transaction identifiers, so that no retried task writes
+again.
 
-==========================================  =========================================================
-part                                        after the restore
-==========================================  =========================================================
-the table's id                              stays
-the protocol                                what both versions support: files of either must remain
-                                            readable, by time travel too. But a commit owner, and
-                                            protected checkpoints, only if they are there now
-``delta.managedCommit.…``                   stay; with them in-commit timestamps, which they need
-``delta.requireCheckpointProtection…``      stays: it is about the log
-``delta.columnMapping.maxColumnId``         the higher one, so that no id is assigned twice
-high water marks of identity columns        the further ones, so that no value is generated twice
-the high water mark of row ids              the higher one, by the commit
-transaction identifiers                     stay, so that no retried task writes again
-an unknown domain of the protocol           stays
-==========================================  =========================================================
-
-If the table is clustered now, and wasn't then, it is clustered by no columns: the feature stays.
+docs/how-to/restore-a-table.md lists it for users.
 """
 
 from __future__ import annotations
@@ -60,7 +47,10 @@ _TIMESTAMPS = "delta.enableInCommitTimestamps"
 
 
 def restore_protocol(base: Snapshot, target: Snapshot) -> Protocol:
-    """Compute the protocol that supports what both versions do; see the module.
+    """Compute the protocol that supports what both versions do.
+
+    Files of either version must remain readable, by time travel too. A commit owner, and protected
+    checkpoints, are about the log: they are kept if they are there now, and not brought back.
 
     Returns:
         The protocol; the newest one itself if that suffices.
@@ -81,7 +71,11 @@ def restore_protocol(base: Snapshot, target: Snapshot) -> Protocol:
 
 
 def restore_metadata(base: Snapshot, target: Snapshot) -> Metadata:
-    """Compute the metadata of the restored version, with what stays as it is now; see the module.
+    """Compute the metadata of the restored version, with what stays as it is now.
+
+    Now and later the same: the table's id; the commit owner, with the in-commit timestamps that it needs;
+    and the boundary of protected checkpoints. The highest column id is the higher one, so that no id is
+    assigned twice.
 
     The high water marks of identity columns aren't in it: the commit moves them
     (`find_furthest_identity_values`).
@@ -103,6 +97,7 @@ def restore_metadata(base: Snapshot, target: Snapshot) -> Metadata:
 def find_furthest_identity_values(base: Snapshot, target: Snapshot) -> Mapping[str, int]:
     """Find the current high water marks of the restored identity columns, by logical name.
 
+    With them no value is generated twice.
     Columns with the same physical name are the same column.
 
     Raises:
@@ -131,7 +126,11 @@ def _find_identity_columns(snapshot: Snapshot) -> Mapping[str, IdentityColumn]:
 
 
 def restore_domains(base: Snapshot, target: Snapshot) -> Iterator[DomainMetadata]:
-    """Yield the metadata domains that are set or removed; see the module."""
+    """Yield the metadata domains that are set or removed.
+
+    Unknown domains of the protocol stay as they are. If the table is clustered now, and wasn't then, it is
+    clustered by no columns: the feature stays.
+    """
     now, then = base.domains, target.domains
     for name, domain in then.items():
         if _is_restored(domain) and now.get(name) != domain:

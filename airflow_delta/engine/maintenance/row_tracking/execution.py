@@ -113,6 +113,15 @@ class _Enabling:
         self._batches = self._commits = self._backfilled = 0
 
     def run(self, *, dry_run: bool) -> RowTrackingResult:
+        """Make the commits until row tracking is enabled, or plan them only.
+
+        Args:
+            dry_run: commit nothing.
+
+        Raises:
+            CommitConflictError: too many commits in a row were overtaken by conflicting ones.
+            ConstraintViolationError: a commit isn't allowed, and another try wouldn't help.
+        """
         conflicts = 0
         base, plan = first = self._look()
         while plan.enables and not dry_run:

@@ -75,7 +75,7 @@ def a_footer_length(world: World, rng: random.Random) -> str | None:
 def a_ratified_commit(world: World, rng: random.Random) -> str | None:
     """A ratified commit that isn't as its owner has it: shorter, longer, or another one."""
     paths = world.files("_delta_log/_commits/")
-    if not world.books or not paths:
+    if not world.owner_entries or not paths:
         return None
     path = rng.choice(paths)
     content = world.content(path)

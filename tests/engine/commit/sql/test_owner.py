@@ -24,13 +24,13 @@ def table(tmp_path: Path) -> ManagedTable:
 def test_an_entry_point_finds_the_owner_whose_database_the_environment_names(
     table: ManagedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path}/books.db")
+    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path}/commits.db")
     owner = CommitOwners().find(table)
     assert isinstance(owner, SqlCommitOwner)
     # One for all tables, so that they share connections.
     assert CommitOwners().find(table) is owner
     owner.propose(table, 3)
-    assert (tmp_path / "books.db").exists()
+    assert (tmp_path / "commits.db").exists()
     copy = pickle.loads(pickle.dumps(owner))
     assert copy.status(table).standing is Standing.PROPOSED
 

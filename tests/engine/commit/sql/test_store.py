@@ -56,7 +56,7 @@ def versions(commit_store: SqlCommitStore, table_id: str) -> list[int]:
 
 
 URLS: dict[str, Callable[[Path], str]] = {
-    "sqlite": lambda folder: f"sqlite:///{folder}/books.db",
+    "sqlite": lambda folder: f"sqlite:///{folder}/commits.db",
     "postgresql": lambda folder: new_database(),
 }
 
@@ -90,7 +90,7 @@ def execute(url: str, *statements: str) -> list[tuple[object, ...]]:
         ("mysql://user:hidden@host/database", "can't store its commits in 'mysql'"),
         ("sqlite://", "in memory is gone with its connection"),
         ("sqlite:///:memory:", "in memory is gone with its connection"),
-        ("sqlite:///file:books?mode=memory&uri=true", "in memory is gone with its connection"),
+        ("sqlite:///file:commits?mode=memory&uri=true", "in memory is gone with its connection"),
         ("no url, but hidden", "can't be parsed"),
         ("postgresql://user@host:hidden/database", "can't be parsed"),
     ],
@@ -147,17 +147,17 @@ def test_without_a_driver_it_is_the_one_of_the_extra(scheme: str) -> None:
 
 def test_a_relative_file_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    commit_store = SqlCommitStore("sqlite:///books.db")
+    commit_store = SqlCommitStore("sqlite:///commits.db")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     active(commit_store)
     active(pickle.loads(pickle.dumps(commit_store)))
-    assert (tmp_path / "books.db").exists()
+    assert (tmp_path / "commits.db").exists()
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert len(commit_store.entries_at("s3://bucket/table")) == 2
 
 
-@pytest.mark.parametrize("file", ["file:books.db?uri=true", "file:./books.db?mode=rw&uri=true"])
+@pytest.mark.parametrize("file", ["file:commits.db?uri=true", "file:./commits.db?mode=rw&uri=true"])
 def test_a_relative_uri_of_a_file_is_refused(file: str) -> None:
     with pytest.raises(InvalidArgumentError, match="needs an absolute path"):
         SqlCommitStore(f"sqlite:///{file}")
@@ -188,9 +188,9 @@ LOOKS: dict[str, Callable[[SqlCommitStore], object]] = {
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_file_that_is_not_there_is_named_and_not_created(look: str, tmp_path: Path) -> None:
-    commit_store = SqlCommitStore(f"sqlite:///{tmp_path}/books.db")
+    commit_store = SqlCommitStore(f"sqlite:///{tmp_path}/commits.db")
     with pytest.raises(
-        CommitStoreMissingError, match=rf"{re.escape(str(tmp_path))}/books\.db isn't there"
+        CommitStoreMissingError, match=rf"{re.escape(str(tmp_path))}/commits\.db isn't there"
     ):
         LOOKS[look](commit_store)
     assert list(tmp_path.iterdir()) == []
@@ -218,15 +218,15 @@ def test_a_file_that_vanishes_is_missed_and_another_one_in_its_place_is_found(
     tmp_path: Path,
 ) -> None:
     commit_store, others = (
-        SqlCommitStore(f"sqlite:///{tmp_path}/{name}.db") for name in ("books", "backup")
+        SqlCommitStore(f"sqlite:///{tmp_path}/{name}.db") for name in ("commits", "backup")
     )
     table_id, restored = active(commit_store), active(others)
     others._database._engine().dispose()
-    for file in tmp_path.glob("books.db*"):
+    for file in tmp_path.glob("commits.db*"):
         file.unlink()
-    with pytest.raises(CommitStoreMissingError, match=r"books\.db isn't there"):
+    with pytest.raises(CommitStoreMissingError, match=r"commits\.db isn't there"):
         commit_store.find(table_id)
-    (tmp_path / "backup.db").rename(tmp_path / "books.db")
+    (tmp_path / "backup.db").rename(tmp_path / "commits.db")
     assert commit_store.find(table_id) is None
     assert versions(commit_store, restored) == []
 
@@ -400,10 +400,10 @@ def test_tables_that_contradict_each_other_are_an_error(url: str) -> None:
 # Databases that fail.
 
 
-@pytest.mark.parametrize("file", ["{0}/books.db", "file:{0}/books.db?uri=true", "{0}/link.db"])
+@pytest.mark.parametrize("file", ["{0}/commits.db", "file:{0}/commits.db?uri=true", "{0}/link.db"])
 def test_a_new_file_of_sqlite_is_its_owners_alone(tmp_path: Path, file: str) -> None:
     """It shows who commits what, and anybody who can write to it decides what is committed."""
-    (tmp_path / "link.db").symlink_to(tmp_path / "books.db")
+    (tmp_path / "link.db").symlink_to(tmp_path / "commits.db")
     commit_store = SqlCommitStore(f"sqlite:///{file.format(tmp_path)}")
     before = os.umask(0o000)
     try:
@@ -411,16 +411,16 @@ def test_a_new_file_of_sqlite_is_its_owners_alone(tmp_path: Path, file: str) -> 
         # As long as there is a connection, there are its other files.
         assert commit_store.ratify(table_id, commit(1), releases=False)
         modes = {
-            made.name: stat.S_IMODE(made.stat().st_mode) for made in tmp_path.glob("books.db*")
+            made.name: stat.S_IMODE(made.stat().st_mode) for made in tmp_path.glob("commits.db*")
         }
     finally:
         os.umask(before)
-    assert modes == dict.fromkeys(("books.db", "books.db-wal", "books.db-shm"), 0o600)
+    assert modes == dict.fromkeys(("commits.db", "commits.db-wal", "commits.db-shm"), 0o600)
 
 
 def test_a_file_of_sqlite_that_is_there_keeps_its_permissions(tmp_path: Path) -> None:
     """Somebody may have given it to a group."""
-    file = tmp_path / "books.db"
+    file = tmp_path / "commits.db"
     file.touch()
     file.chmod(0o660)
     table_id = active(SqlCommitStore(f"sqlite:///{file}"))
@@ -430,20 +430,20 @@ def test_a_file_of_sqlite_that_is_there_keeps_its_permissions(tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", ["ro", "rw"])
 def test_a_file_that_sqlite_is_not_to_create_isnt_created(tmp_path: Path, mode: str) -> None:
-    commit_store = SqlCommitStore(f"sqlite:///file:{tmp_path}/books.db?mode={mode}&uri=true")
-    with pytest.raises(CommitOwnerUnavailableError, match=r"books\.db.* failed: unable to open"):
+    commit_store = SqlCommitStore(f"sqlite:///file:{tmp_path}/commits.db?mode={mode}&uri=true")
+    with pytest.raises(CommitOwnerUnavailableError, match=r"commits\.db.* failed: unable to open"):
         active(commit_store)
     assert [*tmp_path.iterdir()] == []
 
 
 def test_a_file_that_can_not_be_opened_is_named(tmp_path: Path) -> None:
-    commit_store = SqlCommitStore(f"sqlite:///{tmp_path}/no/folder/books.db")
-    with pytest.raises(CommitOwnerUnavailableError, match=r"books\.db failed: unable to open"):
+    commit_store = SqlCommitStore(f"sqlite:///{tmp_path}/no/folder/commits.db")
+    with pytest.raises(CommitOwnerUnavailableError, match=r"commits\.db failed: unable to open"):
         active(commit_store)
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "books.db"
+    file = tmp_path / "commits.db"
     file.write_bytes(b"no database" * 1000)
     commit_store = SqlCommitStore(f"sqlite:///{file}")
     uses: tuple[Callable[[], object], ...] = (
@@ -451,7 +451,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         lambda: commit_store.propose("t", "s3://bucket/table", 0),
     )
     for use in uses:
-        problem = r"/books\.db is a file, but not of SQLite.*restore it from a backup$"
+        problem = r"/commits\.db is a file, but not of SQLite.*restore it from a backup$"
         with pytest.raises(CommitOwnerUnavailableError, match=problem) as caught:
             use()
         assert not isinstance(caught.value, CommitStoreMissingError)
@@ -459,7 +459,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 def test_sqlite_is_flushed_and_reads_and_writes_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    file = tmp_path / "books.db"
+    file = tmp_path / "commits.db"
     commit_store = SqlCommitStore(f"sqlite:///{file}?timeout=0")
     table_id = active(commit_store)
     with commit_store._database._engine().connect() as connection:
