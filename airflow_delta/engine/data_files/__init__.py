@@ -1,4 +1,4 @@
-"""Read the rows of data files, as record batches with the columns of the table.
+"""Read the rows of data files, as record batches with the columns of the table; and what writers need.
 
 From the outside in:
 
@@ -12,6 +12,11 @@ From the outside in:
 * `conversion`: values of a file's types as values of the table's types;
 * `vectors`: the deletion vectors of the files, read when they are needed;
 * `data_file`: one open file, with its footer and its errors.
+
+For writers:
+
+* `stored_schema`: the columns that files hold, by their names there;
+* `footer_statistics`: the ``stats`` of a new file, from its footer.
 
 pyarrow decodes Parquet. docs/explanation/reading-rows.md explains the choices.
 """

@@ -27,6 +27,8 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_delta.engine.arrow.parquet.decimals import decimal_of
+from airflow_delta.engine.features.column_mapping import physical_paths
+from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.statistics_columns import columns_with_statistics
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
@@ -44,6 +46,7 @@ __all__ = [
     "IndexedColumn",
     "column_bounds",
     "file_statistics",
+    "indexed_by_physical_name",
     "indexed_columns",
     "json_text",
     "leaf_chunks",
@@ -103,6 +106,41 @@ def indexed_columns(
     types = {leaf.path: leaf.data_type for leaf in leaves}
     chosen = columns_with_statistics(types, properties).union(also)
     return tuple(leaf for leaf in leaves if leaf.path in chosen)
+
+
+def indexed_by_physical_name(
+    stored: StructType,
+    schema: StructType,
+    properties: TableProperties,
+    mode: str,
+    clustered_by: Sequence[SchemaPath],
+    *,
+    partition_by: tuple[str, ...],
+) -> tuple[IndexedColumn, ...]:
+    """The columns that get statistics, by their physical names.
+
+    The table's properties choose them by logical names; clustering columns have physical names.
+
+    Args:
+        stored: the columns in the files, logical names.
+        schema: the table's schema.
+        properties: its properties.
+        mode: its column mapping mode.
+        clustered_by: the physical paths of its clustering columns.
+        partition_by: its partition columns.
+
+    Raises:
+        InvalidTableError: the properties that choose columns can't be read.
+    """
+    paths = physical_paths(schema, mode)
+    logical = {physical: path for path, physical in paths.items()}
+    columns = indexed_columns(
+        stored,
+        properties,
+        also=[logical.get(path, path) for path in clustered_by],
+        partition_by=partition_by,
+    )
+    return tuple(IndexedColumn(paths[c.path], c.data_type, c.leaf) for c in columns)
 
 
 def file_statistics(
