@@ -30,15 +30,13 @@ from airflow_delta.engine.data_files.conversion import without_metadata
 from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumns
 from airflow_delta.engine.data_files.request import (
-    ROW_COMMIT_VERSION,
-    ROW_ID,
     ScanRequest,
     TableLayout,
     TrackingColumns,
     stored_name,
 )
-from airflow_delta.engine.data_files.row_filter import RowFilter
 from airflow_delta.engine.data_files.row_group_bounds import RowGroupPruner
+from airflow_delta.engine.data_files.row_predicate import RowPredicate
 from airflow_delta.engine.data_files.scanned_file import (
     FilePart,
     RowIds,
@@ -98,13 +96,13 @@ class FileRows:
         self._partitions = [fields[name] for name in needed if name in layout.partition_columns]
         data = [fields[name] for name in needed if name not in layout.partition_columns]
         self._columns = FileColumns(layout, data)
-        self._filter: RowFilter | None = None
+        self._filter: RowPredicate | None = None
         self._pruner: RowGroupPruner | None = None
         if predicate is not None:
             named = [_plain_field(fields[name]) for name in self._filter_columns]
-            self._filter = RowFilter(predicate.expression, named, table=layout.table)
+            self._filter = RowPredicate(predicate.expression, named, table=layout.table)
             self._pruner = RowGroupPruner(predicate.root)
-        tracked = (ROW_ID, ROW_COMMIT_VERSION) if request.with_row_tracking else ()
+        tracked = request.tracking_names or ()
         self.schema = pa.schema(
             [
                 *(_plain_field(fields[name]) for name in request.columns),
@@ -191,7 +189,7 @@ class FileRows:
 
     def _row_ids(self, add: dict[str, Any], file: DataFile) -> RowIds | None:
         tracking = self._layout.tracking
-        if not self._request.with_row_tracking or tracking is None:
+        if self._request.tracking_names is None or tracking is None:
             return None
         for name in TRACKING_ADD_COLUMNS:
             if add[name] is None:

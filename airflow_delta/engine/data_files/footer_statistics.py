@@ -149,6 +149,8 @@ def file_statistics(
     *,
     prefix: int = PREFIX_CHARACTERS,
     states_tight_bounds: bool = False,
+    known_bounds: Mapping[SchemaPath, tuple[Any, Any] | None] | None = None,
+    absent: Collection[SchemaPath] = (),
 ) -> str:
     """The ``stats`` of a data file.
 
@@ -158,6 +160,9 @@ def file_statistics(
         prefix: the characters to which strings are truncated.
         states_tight_bounds: whether to say that the bounds are tight, as writers of tables with
             deletion vectors do.
+        known_bounds: minimum and maximum by the paths of columns, instead of those of the footer; None for
+            no bounds. Some writers leave NaN out of the footer.
+        absent: the paths of columns that the file lacks, so that they are null in all rows.
 
     Returns:
         JSON text with ``numRecords``, ``minValues``, ``maxValues`` and ``nullCount``.
@@ -173,11 +178,16 @@ def file_statistics(
         nulls = _null_count(chunks)
         if nulls is not None:
             _put(null_counts, column.path, nulls)
-        bounds = _bounds(chunks, column.data_type)
+        if known_bounds and column.path in known_bounds:
+            bounds = known_bounds[column.path]
+        else:
+            bounds = _bounds(chunks, column.data_type)
         shown = None if bounds is None else _shown(*bounds, column.data_type, prefix)
         if shown is not None:
             _put(minimums, column.path, shown[0])
             _put(maximums, column.path, shown[1])
+    for path in absent:
+        _put(null_counts, path, metadata.num_rows)
     return json_text(
         {
             "numRecords": metadata.num_rows,

@@ -96,13 +96,14 @@ class ScanRequest:
     Attributes:
         columns: the columns of the table, by their logical names, in order.
         predicate: is true for the rows to return; None for all rows.
-        with_row_tracking: whether to add `ROW_ID` and `ROW_COMMIT_VERSION`.
+        tracking_names: the names of the columns with row ids and row commit versions; None to leave them
+            out.
         batch_rows: the most rows in a batch.
     """
 
     columns: tuple[str, ...]
     predicate: ScanPredicate | None = None
-    with_row_tracking: bool = False
+    tracking_names: tuple[str, str] | None = None
     batch_rows: int = 65_536
 
 

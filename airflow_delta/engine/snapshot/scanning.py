@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from airflow_delta.engine.data_files.file_rows import ADD_COLUMNS, TRACKING_ADD_COLUMNS
 from airflow_delta.engine.data_files.request import (
+    ROW_COMMIT_VERSION,
+    ROW_ID,
     ScanPredicate,
     ScanRequest,
     TableLayout,
@@ -77,6 +79,7 @@ def scan_snapshot(
     if predicate is not None:
         expression = as_expression(predicate, snapshot.schema, table=snapshot.table)
     parsed = None if expression is None else ScanPredicate.of(expression)
-    request = ScanRequest(names, parsed, with_row_tracking, batch_size)
+    tracking = (ROW_ID, ROW_COMMIT_VERSION) if with_row_tracking else None
+    request = ScanRequest(names, parsed, tracking, batch_size)
     wanted = ADD_COLUMNS + (TRACKING_ADD_COLUMNS if with_row_tracking else ())
     return Scan(layout, request, snapshot.files(columns=wanted, predicate=expression), access)
