@@ -94,6 +94,12 @@ class FileWriter:
         self._writer.close()
         return self._footers[0]
 
+    def abandon(self) -> None:
+        """Give the file up. What was written of it is no Parquet file."""
+        if self._writer is not None:
+            # Otherwise it would write a footer when it is collected.
+            self._writer.is_open = False
+
     def _write_group(self) -> None:
         rows = (
             pa.Table.from_batches(

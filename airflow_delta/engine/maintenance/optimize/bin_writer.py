@@ -195,6 +195,7 @@ class BinWriter:
         done = self._open
         footer = done.writer.close()
         self._open = None
+        # If this fails, the file isn't published.
         done.context.__exit__(None, None, None)
         stats = file_statistics(
             footer,
@@ -218,5 +219,6 @@ class BinWriter:
     def _abandon(self, error: BaseException) -> None:
         """Leave the open file, which isn't published."""
         if self._open is not None:
-            context, self._open = self._open.context, None
-            context.__exit__(type(error), error, error.__traceback__)
+            left, self._open = self._open, None
+            left.writer.abandon()
+            left.context.__exit__(type(error), error, error.__traceback__)

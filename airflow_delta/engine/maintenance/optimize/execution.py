@@ -29,7 +29,8 @@ from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.arrow.numpy_arrays import Int64Vector, int64_view
 from airflow_delta.engine.errors import (
     CommitConflictError,
-    ConstraintViolationError,
+    CommitOutcomeUnknownError,
+    DeltaError,
 )
 from airflow_delta.engine.maintenance.optimize.bin_writer import BinWriter
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
@@ -216,11 +217,12 @@ class _Run:
                     raise
                 pause(conflicts)
                 continue
-            except ConstraintViolationError:
-                raise
-            except BaseException:
-                # The commit may have been made, and then the table has the files.
-                self.new_files.keep([add for each in done for add in each.adds])
+            except BaseException as error:
+                if isinstance(error, CommitOutcomeUnknownError) or not isinstance(
+                    error, DeltaError
+                ):
+                    # The commit may have been made, and then the table has the files.
+                    self.new_files.keep([add for each in done for add in each.adds])
                 raise
             self.new_files.keep([add for each in done for add in each.adds])
             return replace(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Lock
@@ -11,6 +12,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from airflow_delta.engine.errors import DeltaWarning, StorageError
 from airflow_delta.engine.maintenance.optimize.plan import TARGET_SIZE_TAG
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.model.actions import AddFile
@@ -74,16 +76,23 @@ class NewFiles:
             self._uncommitted.difference_update(decode_path(file.path) for file in files)
 
     def delete(self, files: Iterable[AddFile]) -> None:
-        """Delete files that won't be committed."""
-        paths = [decode_path(file.path) for file in files]
-        self._storage.delete(paths)
-        with self._lock:
-            self._uncommitted.difference_update(paths)
+        """Delete files that won't be committed; warn if the store fails, because a vacuum will do it."""
+        self._delete([decode_path(file.path) for file in files])
 
     def delete_uncommitted(self) -> None:
-        """Delete all files that aren't kept."""
-        self._storage.delete(sorted(self._uncommitted))
-        self._uncommitted.clear()
+        """Delete all files that aren't kept; see `delete`."""
+        with self._lock:
+            paths = sorted(self._uncommitted)
+        self._delete(paths)
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        try:
+            self._storage.delete(paths)
+        except StorageError as error:
+            left = f"{len(paths)} new files that nobody needs couldn't be deleted: {error.message}"
+            warnings.warn(DeltaWarning(f"{self._storage.root}: {left}"), stacklevel=2)
+        with self._lock:
+            self._uncommitted.difference_update(paths)
 
 
 @dataclass(frozen=True, slots=True)
