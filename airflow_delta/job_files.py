@@ -29,6 +29,7 @@ __all__ = [
     "RESULT_PATH",
     "STORAGE_OPTIONS_VARIABLE",
     "SparkStartError",
+    "change_report",
     "known_parameters",
     "read_parameters",
     "read_storage_options",
@@ -136,6 +137,26 @@ def transaction_parameter(given: dict[str, Any]) -> tuple[str, int] | None:
     if (app_id is None) != (app_version is None):
         raise InvalidArgumentError("parameters: app_id and app_version belong together")
     return None if app_id is None else (app_id, app_version)
+
+
+def change_report(
+    table_uri: str, version: int, *, written: bool, txn: tuple[str, int] | None
+) -> dict[str, Any]:
+    """The result of a job that deletes, updates or merges rows.
+
+    Args:
+        table_uri: the table.
+        version: the version of the commit; without one, the newest.
+        written: whether this job has made a commit.
+        txn: its transaction identifier. With one there always is a commit, even if no row has changed.
+    """
+    is_repeated = txn is not None and not written
+    return {
+        "table_uri": table_uri,
+        "version": version,
+        "committed": written or is_repeated,
+        "repeated": is_repeated,
+    }
 
 
 def read_storage_options(environment: Mapping[str, str]) -> dict[str, str]:

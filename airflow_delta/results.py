@@ -266,7 +266,7 @@ class DropFeatureResult(TypedDict):
 
 
 class RowChangeResult(TypedDict):
-    """What `WriteOperator` and `DeleteOperator` return."""
+    """What `WriteOperator`, `DeleteOperator`, `UpdateOperator` and `MergeOperator` return."""
 
     table_uri: str
     version: int

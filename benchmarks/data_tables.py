@@ -26,8 +26,12 @@ __all__ = [
     "REGIONS",
     "changed",
     "changed_small_files",
+    "deletable_small_files",
     "large",
+    "merge_source",
+    "mergeable",
     "small_files",
+    "with_properties",
     "with_vectors",
 ]
 
@@ -37,6 +41,8 @@ FILES = 200
 REGIONS = tuple(f"region-{number:02}" for number in range(20))
 """The partitions of the partitioned tables."""
 
+_SOURCE = "_source"
+_THOUSAND = 1000
 _SMALL_ROWS = 10
 _SMALL_COMMITS = 10
 _SMALL_SOURCES = 100
@@ -114,6 +120,53 @@ def changed_small_files(work: Path, files: int) -> Path:
     return _after_delete(source, f"id % {_SMALL_ROWS} = 3")
 
 
+def with_properties(work: Path, rows: int, *properties: str) -> Path:
+    """The large table with properties that are true, such as ``delta.enableDeletionVectors``."""
+    source = large(work, rows)
+    names = "-".join(name.removeprefix("delta.enable") for name in properties)
+    return made(work / f"data-{names}-{rows}", lambda root: _change(root, source, properties, ()))
+
+
+def mergeable(work: Path, rows: int, *properties: str, updates: float, inserts: float) -> Path:
+    """A table with properties, and in the directory that `merge_source` gives rows to be merged into it.
+
+    Args:
+        work: the folder of all tables.
+        rows: the number of rows of the table.
+        properties: its properties that are true.
+        updates: the share of its rows that have a match.
+        inserts: the number of other rows to be merged, as a share of its rows.
+    """
+    table = with_properties(work, rows, *properties) if properties else large(work, rows)
+    source = made(
+        work / f"data-source-{updates:g}-{inserts:g}-{rows}",
+        lambda root: _write_source(root, rows, updates, inserts),
+    )
+
+    def make(root: Path) -> None:
+        shutil.copytree(table, root, copy_function=os.link, dirs_exist_ok=True)
+        shutil.copytree(source, root / _SOURCE, copy_function=os.link)
+
+    return made(work / f"{table.name}-{updates:g}-{inserts:g}", make)
+
+
+def merge_source(table: str | Path) -> str:
+    """The directory with the rows to be merged into a table of `mergeable`."""
+    return str(Path(table, _SOURCE))
+
+
+def deletable_small_files(work: Path, rows: int) -> Path:
+    """Files of a thousand rows, with ``delta.enableDeletionVectors``."""
+    source = made(
+        work / f"data-thousands-{rows}",
+        lambda root: _write_small(root, rows // _THOUSAND, {}, each=_THOUSAND),
+    )
+    return made(
+        work / f"{source.name}-deletable",
+        lambda root: _change(root, source, ("delta.enableDeletionVectors",), ()),
+    )
+
+
 def _write_large(root: Path, rows: int, *, partitioned: bool) -> None:
     each = rows // FILES
     adds = []
@@ -129,12 +182,37 @@ def _write_large(root: Path, rows: int, *, partitioned: bool) -> None:
     _write_log(root, [adds], ("region",) if partitioned else (), {})
 
 
+def _write_source(root: Path, rows: int, updates: float, inserts: float) -> None:
+    """Rows anywhere in the table with another price, and as many new ones."""
+    import numpy as np
+    import pyarrow as pa
+
+    each = rows // FILES
+    for number in range(FILES):
+        chance = np.random.default_rng((number, each))
+        found = _rows(number * each, each)
+        updated = found.filter(pa.array(chance.random(each) < updates))
+        new = found.filter(pa.array(chance.random(each) < inserts))
+        ids = pa.array(new["id"].to_numpy() + rows)
+        new = new.set_column(0, "id", ids)
+        merged = pa.concat_tables([updated, new])
+        prices = pa.array(chance.random(merged.num_rows) * 1e5).cast(pa.decimal128(12, 2))
+        index = merged.column_names.index("price")
+        path = root / f"part-{number:05}.snappy.parquet"
+        _write_parquet(merged.set_column(index, "price", prices), path)
+
+
 def _write_small(
-    root: Path, files: int, properties: Mapping[str, str], *, partitioned: bool = False
+    root: Path,
+    files: int,
+    properties: Mapping[str, str],
+    *,
+    partitioned: bool = False,
+    each: int = _SMALL_ROWS,
 ) -> None:
     sources = []
     for number in range(_SMALL_SOURCES):
-        data = _rows(number * _SMALL_ROWS, _SMALL_ROWS)
+        data = _rows(number * each, each)
         source = root / "_sources" / f"{number}.parquet"
         _write_parquet(data.drop_columns("day") if partitioned else data, source)
         sources.append((source, _statistics(data)))

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["delta_session", "plain_session"]
+__all__ = ["delta_session", "hash_of_rows", "plain_session"]
 
 _CORES = 2
 _MEMORY = "8g"
@@ -47,6 +47,15 @@ def delta_session(*, memory: str = _MEMORY) -> SparkSession:
     if not jars:
         raise RuntimeError("Delta Spark isn't there: run `make delta-spark`")
     return _session({**_DELTA_SETTINGS, "spark.jars": jars}, memory)
+
+
+def hash_of_rows(rows: DataFrame) -> int:
+    """The same number for the same rows in any order: the answer of jobs that read or change rows."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    hashed = F.xxhash64(*[rows[f"`{name}`"] for name in sorted(rows.columns)])
+    (row,) = rows.agg(F.sum(hashed.cast("decimal(20,0)"))).collect()
+    return int(row[0] or 0)
 
 
 def _session(more: Mapping[str, str], memory: str) -> SparkSession:

@@ -22,8 +22,8 @@ This page lists what the engine does with each feature of the protocol. It is ma
 * *Append*: the engine commits data files to them. "If enforced" means: if the table uses the feature, and
   not only lists it, the engine accepts data files only from a writer that declares that it enforced the
   rules of the feature on its rows. Commits without data files need no declaration.
-* *Spark writer*: [`write`](../how-to/write-with-spark.md) writes rows to them, and follows all rules of
-  the feature.
+* *Spark writer*: [`write`](../how-to/write-with-spark.md), `delete`, `update` and
+  [`merge`](../how-to/upsert.md) change rows of them, and follow all rules of the feature.
 * *Checkpoint*: the engine writes checkpoints of them.
 * *Dropping*: how the feature is [dropped](../how-to/drop-a-feature.md), or why it can't be. "Hidden"
   features need protected checkpoints that hide their versions, or a truncated history; the others are

@@ -30,6 +30,7 @@ because Airflow sends errors between processes::
     │   │   └── CommitStoreMissingError    its commit store doesn't exist
     │   └── NotBackfilledError             a version isn't backfilled yet
     ├── ConstraintViolationError           the data or the actions of a commit break a rule of the table
+    ├── MultipleMatchesError               a row of the table matches several rows of a merge's source
     ├── RetentionError                     the operation would delete what the retention protects
     ├── StorageError                       the store failed
     │   ├── ObjectNotFoundError
@@ -72,6 +73,7 @@ __all__ = [
     "InvalidTableError",
     "MetadataChangedError",
     "MissingFilesError",
+    "MultipleMatchesError",
     "NoBooksError",
     "NotBackfilledError",
     "NotRegularFileError",

@@ -1,11 +1,12 @@
-"""Check locations and times in arguments before the engine gets them."""
+"""Check locations, times and changes of rows in arguments before the engine gets them."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import Any
 
-__all__ = ["check_location", "check_timestamp"]
+__all__ = ["check_clauses", "check_location", "check_new_values", "check_timestamp"]
 
 # The same rules as the engine's: a single letter before the colon is a drive, not a scheme, and
 # only file: may be followed by one slash. The last form is a chained fsspec URI, for which the
@@ -59,3 +60,27 @@ def check_timestamp(timestamp: str | int | datetime) -> None:
     from airflow_delta.engine.snapshot.timestamps import epoch_ms
 
     epoch_ms(timestamp)
+
+
+def check_new_values(values: Any, *, name: str) -> None:
+    """Check the new values of columns.
+
+    :param values: the values by column.
+    :param name: the argument's name, for the message.
+    :raises InvalidArgumentError: they aren't a dictionary with SQL, numbers, booleans or None.
+    """
+    from airflow_delta.row_changes.new_values import check_values
+
+    check_values(values, name=name)
+
+
+def check_clauses(clauses: Any, *, name: str) -> None:
+    """Check the clauses of a merge.
+
+    :param clauses: the clauses, as JSON values.
+    :param name: the argument's name, for the message.
+    :raises InvalidArgumentError: one is invalid, or none is given.
+    """
+    from airflow_delta.row_changes.clauses import parse_clauses
+
+    parse_clauses(clauses, name=name)

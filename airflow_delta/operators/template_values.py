@@ -17,7 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from airflow_delta.hooks.argument_rules import check_location, check_timestamp
+from airflow_delta.hooks.argument_rules import (
+    check_clauses,
+    check_location,
+    check_new_values,
+    check_timestamp,
+)
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.hooks.table_locations import as_locations
 
@@ -25,9 +30,11 @@ __all__ = [
     "Reader",
     "as_allowed_locations",
     "as_bytes",
+    "as_clauses",
     "as_conf",
     "as_hours",
     "as_names",
+    "as_new_values",
     "as_required_location",
     "as_required_text",
     "as_spark_conf",
@@ -107,6 +114,24 @@ def as_texts(value: Mapping[str, Any] | None, *, name: str) -> dict[str, str] | 
         key: str(item).lower() if isinstance(item, bool) else str(item)
         for key, item in given.items()
     }
+
+
+def as_new_values(value: Any, *, name: str) -> dict[str, Any]:
+    """New values of columns by name, of which there must be some."""
+    try:
+        check_new_values(value, name=name)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+    return dict(value)
+
+
+def as_clauses(value: Any, *, name: str) -> list[dict[str, Any]]:
+    """The clauses of a merge, of which there must be some."""
+    try:
+        check_clauses(value, name=name)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+    return [dict(clause) for clause in value]
 
 
 def as_timestamp(value: str | int | datetime | None, *, name: str) -> str | int | None:

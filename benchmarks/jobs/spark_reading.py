@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks import data_tables
 from benchmarks.job import Job, Outcome, Side
+from benchmarks.spark_sessions import hash_of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -178,14 +179,6 @@ _IN_PYTHON = {
 }
 
 
-def _answer(rows: DataFrame) -> int:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    hashed = F.xxhash64(*[rows[f"`{name}`"] for name in sorted(rows.columns)])
-    (row,) = rows.agg(F.sum(hashed.cast("decimal(20,0)"))).collect()
-    return int(row[0] or 0)
-
-
 _Given: TypeAlias = "tuple[SparkSession, str]"
 
 
@@ -194,7 +187,7 @@ def _timed(given: _Given, readings: Mapping[str, _Reading], *, peers: bool) -> O
     answer, figures = 0, {}
     for name, reading in readings.items():
         rows = partial(reading.peers if peers else reading.ours, spark, uri)
-        answer = hash((answer, _answer(rows())))
+        answer = hash((answer, hash_of_rows(rows())))
         seconds = []
         for _ in range(reading.warm_ups + reading.runs):
             if peers and reading.cold:

@@ -1,4 +1,4 @@
-"""Writes and deletions as tasks: what Spark is given, and that a retry finds the commit."""
+"""Writes, deletions, updates and merges as tasks: what Spark gets, and that a retry finds the commit."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.schema import INTEGER, StructField, StructType
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.operators.delete import DeleteOperator
+from airflow_delta.operators.merge import MergeOperator
+from airflow_delta.operators.update import UpdateOperator
 from airflow_delta.operators.write import WriteOperator
 from airflow_delta.results import DeletionPlanResult, RowChangeResult
 from airflow_delta.version_compat import AirflowException
@@ -70,6 +72,14 @@ def table(tmp_path: Path) -> DeltaTable:
     return DeltaTable.create(str(tmp_path / "table"), SCHEMA)
 
 
+MERGE: dict[str, Any] = {
+    "on": "t.id = source.id",
+    "clauses": [
+        {"when": "matched", "then": "delete", "condition": "source.id < 9"},
+        {"when": "matched", "then": "update", "values": {"id": "source.id", "note": None}},
+        {"when": "not_matched", "then": "insert"},
+    ],
+}
 FILES = {"source_uri": "/landing/*.json", "source_format": "json"}
 TASKS: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
     (
@@ -100,6 +110,27 @@ TASKS: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
         DeleteOperator,
         {"condition": "id < 9", "user_metadata": "old"},
         {"job": "delete", "condition": "id < 9", "user_metadata": "old"},
+    ),
+    (
+        UpdateOperator,
+        {"set": {"id": "id + 1", "note": None, "price": 2.5}, "condition": "true"},
+        {
+            "job": "update",
+            "set": {"id": "id + 1", "note": None, "price": 2.5},
+            "condition": "true",
+        },
+    ),
+    (
+        MergeOperator,
+        {**FILES, **MERGE, "target_alias": "t", "user_metadata": "new"},
+        {
+            "job": "merge",
+            "source": {"uri": "/landing/*.json", "format": "json"},
+            **MERGE,
+            "target_alias": "t",
+            "merge_schema": False,
+            "user_metadata": "new",
+        },
     ),
 ]
 
@@ -234,6 +265,80 @@ def test_wrong_arguments_fail_when_the_dag_is_parsed(
 ) -> None:
     with pytest.raises(ArgumentError, match=message):
         WriteOperator(task_id="write", table_uri="/t", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"clauses": []}, "the merge has no clause"),
+        ({"clauses": None}, "clauses: expected a list of dictionaries, found None"),
+        ({"clauses": {"when": "matched", "then": "delete"}}, "clauses: expected a list"),
+        (
+            {"clauses": [{"when": "matched"}]},
+            r"clauses\[0\]: expected a dictionary with when, then",
+        ),
+        (
+            {"clauses": [{"when": "matched", "then": "insert"}]},
+            "expected one of matched: update or",
+        ),
+        (
+            {"clauses": [{"when": "matched", "then": "delete"}] * 2},
+            "a clause for matched follows one without a condition",
+        ),
+        (
+            {"clauses": [{"when": "matched", "then": "update", "values": {"a": []}}]},
+            r"clauses\[0\]\['values'\]: expected a dictionary of columns",
+        ),
+        ({"on": ""}, "on: expected a text"),
+        ({"merge_schema": "yes"}, "merge_schema: expected True or False"),
+        ({"source_uri": None}, "no source of rows is given"),
+    ],
+)
+def test_wrong_merges_fail_when_the_dag_is_parsed(arguments: dict[str, Any], message: str) -> None:
+    given = {"source_uri": "/landing", **MERGE, **arguments}
+    with pytest.raises(ArgumentError, match=message):
+        MergeOperator(task_id="merge", table_uri="/t", **given)
+
+
+@pytest.mark.parametrize("given", [{}, None, ["id"], {"id": [1]}, {1: "id"}])
+def test_wrong_updates_fail_when_the_dag_is_parsed(given: Any) -> None:
+    with pytest.raises(ArgumentError, match="set: expected a dictionary of columns"):
+        UpdateOperator(task_id="update", table_uri="/t", set=given, condition="true")
+
+
+def test_clauses_and_new_values_are_rendered(table: DeltaTable, submissions: Submissions) -> None:
+    context: Any = {"params": {"day": "DATE '2026-01-01'", "n": 7}}
+    merge = MergeOperator(
+        task_id="merge",
+        table_uri=table.uri,
+        **FILES,
+        on="target.day = {{ params.day }} AND target.id = source.id",
+        clauses=[
+            {
+                "when": "matched",
+                "then": "update",
+                "condition": "source.n > {{ params.n }}",
+                "values": {"day": "{{ params.day }}", "n": 7, "note": None},
+            }
+        ],
+    )
+    update = UpdateOperator(
+        task_id="update", table_uri=table.uri, set={"n": "{{ params.n }}"}, condition="n < 0"
+    )
+    for task in (merge, update):
+        task.render_template_fields(context)
+        task.execute(context_of(task.task_id))
+    merged, updated = submissions.taken
+    assert merged["on"] == "target.day = DATE '2026-01-01' AND target.id = source.id"
+    (clause,) = merged["clauses"]
+    assert clause["condition"] == "source.n > 7"
+    assert clause["values"] == {"day": "DATE '2026-01-01'", "n": 7, "note": None}
+    assert updated["set"] == {"n": "7"}
+    empty = UpdateOperator(
+        task_id="empty", table_uri="/t", set={"n": "{{ params.x }}"}, condition="true"
+    )
+    with pytest.raises(ArgumentError, match=r"set\['n'\]: the template .* rendered to ''"):
+        empty.render_template_fields({"params": {"x": ""}})  # type: ignore[typeddict-item]
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,7 @@ assert others == {
     "airflow_delta.hooks.spark.submission",
     # Their tasks need Spark for sure.
     "airflow_delta.example_dags.delta_ingest",
+    "airflow_delta.example_dags.delta_upsert",
     "airflow_delta.example_dags.delta_version_copy",
 }, others
 assert "pip install 'airflow-delta[spark]'" in str(

@@ -19,8 +19,11 @@ GUIDES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
     [
         ("read-changes.md", slice(0, 1), 6),
         ("profile-a-table.md", slice(0, 1), 6),
-        # The last is a DAG.
+        # The last of each is a DAG.
         ("write-with-spark.md", slice(0, -1), 9),
+        ("upsert.md", slice(0, -1), 14),
+        ("delete-personal-data.md", slice(0, -1), 6),
+        ("keep-history.md", slice(0, -1), 7),
         # The first is a DAG.
         ("copy-a-version.md", slice(1, None), 4),
     ],

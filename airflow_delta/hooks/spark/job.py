@@ -59,6 +59,7 @@ _SHIPPED = (
     "copies",
     "change_feeds",
     "profiles",
+    "row_changes",
     "row_sources",
     "spark",
 )

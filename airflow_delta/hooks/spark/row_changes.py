@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
@@ -44,14 +44,7 @@ class SparkRowChanges:
         :raises DeltaError: the rows can't be written.
         :raises AirflowException: the job failed.
         """
-        from airflow_delta.row_sources.source import source_locations, source_parameter
-
-        if (earlier := self._earlier(table_uri)) is not None:
-            return earlier
-        rows = job_source(self._hook, source)
-        given = {name: value for name, value in options.items() if value is not None}
-        parameters = {"source": source_parameter(rows), "mode": mode, **given}
-        return self._commit("write", table_uri, parameters, *source_locations(rows))
+        return self._commit_rows("write", table_uri, source, {"mode": mode, **options})
 
     def delete(
         self, table_uri: str, *, condition: str, user_metadata: str | None
@@ -68,6 +61,49 @@ class SparkRowChanges:
         given = {} if user_metadata is None else {"user_metadata": user_metadata}
         return self._commit("delete", table_uri, {"condition": condition, **given})
 
+    def update(
+        self,
+        table_uri: str,
+        *,
+        new_values: Mapping[str, Any],
+        condition: str,
+        user_metadata: str | None,
+    ) -> dict[str, Any]:
+        """Give the rows for which a condition is true new values.
+
+        :param new_values: SQL, numbers, booleans or None, by column.
+        :param condition: the condition.
+        :param user_metadata: a text for the commit.
+        :raises DeltaError: the rows can't be updated.
+        :raises AirflowException: the job failed.
+        """
+        if (earlier := self._earlier(table_uri)) is not None:
+            return earlier
+        given = {} if user_metadata is None else {"user_metadata": user_metadata}
+        parameters = {"set": dict(new_values), "condition": condition, **given}
+        return self._commit("update", table_uri, parameters)
+
+    def merge(
+        self,
+        table_uri: str,
+        source: Mapping[str, Any],
+        *,
+        on: str,
+        clauses: Sequence[Mapping[str, Any]],
+        options: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Merge the rows of a source into a table.
+
+        :param source: the source, see `job_source`.
+        :param on: the condition for rows to match.
+        :param clauses: the clauses, see `airflow_delta.row_changes.clauses.parse_clauses`.
+        :param options: other arguments of `airflow_delta.spark.merge`; those that are None are left out.
+        :raises DeltaError: the rows can't be merged.
+        :raises AirflowException: the job failed.
+        """
+        parameters = {"on": on, "clauses": list(clauses)}
+        return self._commit_rows("merge", table_uri, source, {**parameters, **options})
+
     def plan_deletion(self, table_uri: str, *, condition: str) -> dict[str, Any]:
         """Find the files that may have rows for which a condition is true.
 
@@ -77,6 +113,18 @@ class SparkRowChanges:
         :raises AirflowException: the job failed.
         """
         return self._run("delete", table_uri, {"condition": condition, "dry_run": True})
+
+    def _commit_rows(
+        self, job: str, table_uri: str, source: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        from airflow_delta.row_sources.source import source_locations, source_parameter
+
+        if (earlier := self._earlier(table_uri)) is not None:
+            return earlier
+        rows = job_source(self._hook, source)
+        given = {name: value for name, value in options.items() if value is not None}
+        parameters = {"source": source_parameter(rows), **given}
+        return self._commit(job, table_uri, parameters, *source_locations(rows))
 
     def _commit(
         self, job: str, table_uri: str, parameters: Mapping[str, Any], *sources: str

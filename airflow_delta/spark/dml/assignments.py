@@ -10,12 +10,12 @@ Spec: PROTOCOL.md, "Generated Columns", "Default Columns", "Identity Columns".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import ParseException
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
@@ -23,13 +23,15 @@ from airflow_delta.engine.features.column_changes.column_paths import column_pat
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import DataType, StructField, StructType
+from airflow_delta.spark.dml.expressions import check_values
+from airflow_delta.spark.reader.catalyst import resolved_column
 from airflow_delta.spark.writer.alignment import absent_value
 from airflow_delta.spark.writer.casts import Cast
 
 if TYPE_CHECKING:
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["Assignments", "MissingMembers", "parse_assignments"]
+__all__ = ["Assignments", "MissingMembers", "find_column", "parse_assignments", "spellings"]
 
 
 class MissingMembers(Enum):
@@ -51,6 +53,29 @@ class Assignments:
 
     values: Mapping[SchemaPath, Column]
     missing_members: MissingMembers = MissingMembers.REFUSED
+
+    def check(self, rows: DataFrame, of: str, *, table: str) -> None:
+        """Check the values before anything is done; the message of an error names the column.
+
+        Args:
+            rows: rows with the columns that the values may name; they aren't evaluated.
+            of: whose columns they are, for errors.
+            table: the table's location, for errors.
+
+        Raises:
+            InvalidArgumentError: see `check_values`.
+        """
+        values = {f"the new value of {display_path(p)}": value for p, value in self.values.items()}
+        check_values(rows, values, of, table=table)
+
+    def resolved_on(self, rows: DataFrame) -> Assignments:
+        """The same assignments, whose values are resolved; see `airflow_delta.spark.reader.catalyst`.
+
+        Args:
+            rows: the rows with the columns that the values may name.
+        """
+        values = {path: resolved_column(rows, value) for path, value in self.values.items()}
+        return replace(self, values=values)
 
     def assigns(self, name: str) -> bool:
         """Whether a column, or a part of it, is assigned."""
@@ -114,14 +139,7 @@ def _value(value: Any, field: StructField, cast: Cast, argument: str) -> Column:
     if isinstance(value, str):
         if value.strip().upper() == "DEFAULT":
             return absent_value(field, cast)
-        try:
-            return F.expr(value)
-        except ParseException as error:
-            raise InvalidArgumentError(
-                f"{argument}: Spark can't parse the value of {field.name!r}: "
-                f"{str(error).strip().partition(chr(10))[0]}",
-                table=cast.table,
-            ) from error
+        return F.expr(value)
     if value is None or isinstance(value, bool | int | float):
         return F.lit(value)
     raise InvalidArgumentError(
@@ -131,27 +149,20 @@ def _value(value: Any, field: StructField, cast: Cast, argument: str) -> Column:
     )
 
 
-def _resolved(
-    spark: SparkSession, name: Any, target: WriteTarget, argument: str, alias: str | None
-) -> tuple[SchemaPath, StructField]:
-    """The path of a column in the table's spelling, and the column."""
-    for parts in _spellings(spark, name, argument, alias):
-        found = _walk(target.schema, parts)
-        if found is not None:
-            return found
-    raise _refused(
-        target,
-        argument,
-        name,
-        "the table has no such column outside of arrays and maps; it has "
-        f"{', '.join(target.schema.names)}",
-    )
-
-
-def _spellings(
+def spellings(
     spark: SparkSession, name: Any, argument: str, alias: str | None
 ) -> Iterator[SchemaPath]:
-    """The paths that a user's name may mean, the likeliest first."""
+    """The paths that a user's name of a column may mean, the likeliest first.
+
+    Args:
+        spark: the session.
+        name: a text, maybe with dots, or a list of names.
+        argument: the name of the user's argument, for errors.
+        alias: a name of the table that may stand before a column.
+
+    Raises:
+        InvalidArgumentError: this is no name.
+    """
     path = column_path(name, argument)
     yield path
     if len(path) > 1:
@@ -167,19 +178,45 @@ def _spellings(
         yield dotted[1:]
 
 
-def _walk(schema: StructType, parts: SchemaPath) -> tuple[SchemaPath, StructField] | None:
-    path: list[str] = []
+def find_column(schema: StructType, path: SchemaPath) -> tuple[SchemaPath, StructField] | None:
+    """Find a column, or a member of a struct, by its path in any case.
+
+    Args:
+        schema: the schema.
+        path: the path.
+
+    Returns:
+        The path in the schema's spelling, and the column; None if there is none.
+    """
+    spelled: list[str] = []
     current: DataType = schema
     found = None
-    for part in parts:
+    for part in path:
         if not isinstance(current, StructType):
             return None
         found = next((f for f in current if f.name.lower() == part.lower()), None)
         if found is None:
             return None
-        path.append(found.name)
+        spelled.append(found.name)
         current = found.data_type
-    return None if found is None else (tuple(path), found)
+    return None if found is None else (tuple(spelled), found)
+
+
+def _resolved(
+    spark: SparkSession, name: Any, target: WriteTarget, argument: str, alias: str | None
+) -> tuple[SchemaPath, StructField]:
+    """The path of a column in the table's spelling, and the column."""
+    for parts in spellings(spark, name, argument, alias):
+        found = find_column(target.schema, parts)
+        if found is not None:
+            return found
+    raise _refused(
+        target,
+        argument,
+        name,
+        "the table has no such column outside of arrays and maps; it has "
+        f"{', '.join(target.schema.names)}",
+    )
 
 
 def _check_identities(

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.reader.catalyst import analyzed_condition
+from airflow_delta.spark.dml.expressions import check_repeatable
 from airflow_delta.spark.reader.columns import frame_schema
 from airflow_delta.spark.reader.driver_tables import driver_frame
 from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
@@ -100,22 +98,9 @@ def _referenced_columns(
     spark: SparkSession, schema: T.StructType, condition: Column | str, table: str
 ) -> set[str]:
     """The names of the columns in a condition, in lower case, after a check of the condition."""
-    try:
-        plan = analyzed_condition(spark, schema, condition)
-    except AnalysisException as error:
-        raise InvalidArgumentError(
-            f"Spark can't resolve the condition {condition} with the columns of the table: "
-            f"{str(error).strip().partition(chr(10))[0]}",
-            table=table,
-        ) from error
-    found = plan.condition()
-    patterns = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]  # noqa: SLF001
-    if not found.deterministic() or found.containsPattern(patterns.PLAN_EXPRESSION()):
-        raise InvalidArgumentError(
-            f"the condition {condition} has a subquery, or isn't the same for a row each time it is "
-            "evaluated: use columns and constants",
-            table=table,
-        )
+    nothing = spark.createDataFrame([], schema)
+    what = f"the condition {condition}"
+    found = check_repeatable(nothing, condition, what, "the table", table=table)
     references = found.references().toSeq()
     return {str(references.apply(i).name()).lower() for i in range(references.size())}
 

@@ -12,12 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.column_changes.column_paths import display_path
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import DataType, StructField, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
@@ -31,7 +28,7 @@ from airflow_delta.spark.writer.casts import Cast
 if TYPE_CHECKING:
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["assign", "check_resolved", "old_names", "old_values", "with_old_values"]
+__all__ = ["assign", "old_names", "old_values", "with_old_values"]
 
 _NEW, _OLD, _COMPUTED = f"{OWN_PREFIX}new_", f"{OWN_PREFIX}old_", f"{OWN_PREFIX}computed_"
 
@@ -83,7 +80,7 @@ def assign(
     Args:
         rows: the rows, in which the values of the clauses can be resolved; of `with_old_values` unless they
             are new.
-        clauses: the clauses, by number.
+        clauses: the clauses, by number, with values that were checked (`Assignments.check`).
         target: the table.
         clause: the column with the number of a row's clause; rows with another number get null in all
             columns.
@@ -95,44 +92,20 @@ def assign(
         The columns to be kept, and those of the table.
 
     Raises:
-        InvalidArgumentError: Spark can't resolve a value.
         ConstraintViolationError: values of a type can't be stored. Facts: columns.
         InvalidTableError: an expression of the table is no text.
     """
     assigner = _Assigner(clauses, target, clause)
-    columns: list[Column | str] = [
+    raw = rows.select(
         *(F.col(quoted(name)) for name in keep),
         *(
             _when(clause, number, value).alias(alias)
             for alias, number, value in assigner.raw_values()
         ),
         *(name for i in range(len(old.fields) if old else 0) if (name := f"{_OLD}{i}") not in keep),
-    ]
-    try:
-        raw = rows.select(columns)
-    except AnalysisException:
-        for assignments in clauses.values():
-            check_resolved(rows, assignments, target.table)
-        raise
+    )
     new = raw.select(*(quoted(name) for name in keep), *assigner.columns(raw, old))
     return assigner.with_generated(new, keep)
-
-
-def check_resolved(rows: DataFrame, assignments: Assignments, table: str) -> None:
-    """Check that Spark can resolve assigned values.
-
-    Raises:
-        InvalidArgumentError: it can't; the message names the column.
-    """
-    for path, value in assignments.values.items():
-        try:
-            rows.select(value)
-        except AnalysisException as error:
-            raise InvalidArgumentError(
-                f"Spark can't resolve the new value of {display_path(path)}: "
-                f"{str(error).strip().partition(chr(10))[0]}",
-                table=table,
-            ) from error
 
 
 def old_names(schema: StructType) -> list[str]:

@@ -32,12 +32,12 @@ from airflow_delta.spark.dml.deletion import live_rows
 from airflow_delta.spark.dml.matching import collect_rows
 from airflow_delta.spark.dml.new_values import (
     assign,
-    check_resolved,
     old_values,
     with_old_values,
 )
 from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
+from airflow_delta.spark.dml.row_store import RowStore
 from airflow_delta.spark.reader.columns import frame_schema
 from airflow_delta.spark.reader.row_tracking import TrackedRows, tracked_rows
 from airflow_delta.spark.reader.snapshot_reader import (
@@ -45,7 +45,6 @@ from airflow_delta.spark.reader.snapshot_reader import (
     OWN_PREFIX,
     SnapshotReader,
 )
-from airflow_delta.spark.runtime.java_errors import storage_errors
 from airflow_delta.spark.writer.alignment import AlignedRows
 from airflow_delta.spark.writer.new_files import NewFiles
 
@@ -166,8 +165,8 @@ class _Update:
             return UpdateResult(earlier, written=False)
         assignments = self._assignments(target)
         chosen = choose_files(self.spark, target, self.condition)
-        with NewFiles(self.table.storage) as new_files:
-            removed, changes = self._stage(target, chosen, assignments, new_files)
+        with NewFiles(self.table.storage) as new_files, RowStore(target.table) as store:
+            removed, changes = self._stage(target, chosen, assignments, new_files, store)
             if not new_files.num_rows and self.txn is None:
                 return UpdateResult(target.version, written=False)
             whole = chosen.whole
@@ -198,7 +197,7 @@ class _Update:
     def _assignments(self, target: WriteTarget) -> Assignments:
         found = parse_assignments(self.spark, self.given, target, argument="set")
         nothing = self.spark.createDataFrame([], frame_schema(target.schema))
-        check_resolved(nothing, found, target.table)
+        found.check(nothing, "the table", table=target.table)
         return found
 
     def _stage(
@@ -207,6 +206,7 @@ class _Update:
         chosen: ChosenFiles,
         assignments: Assignments,
         new_files: NewFiles,
+        store: RowStore,
     ) -> tuple[RemovedRows, int]:
         """Stage the removal of the rows, their new versions and the change data files."""
         assert target.base is not None
@@ -224,7 +224,7 @@ class _Update:
             if self.condition is not None:
                 matches = matches.where(self.condition)
             if keeps_feed:
-                matches = _stored(matches, target.table)
+                matches = store.store(matches)
             found = collect_rows(matches, table=target.table)
             if found.rows:
                 removed = remove_rows(
@@ -257,12 +257,6 @@ class _Update:
             written(self.spark, new_files.directory, "update_postimage", target, new_files),
         ]
         return removed, stage_changes(frames, target, new_files)
-
-
-def _stored(rows: DataFrame, table: str) -> DataFrame:
-    """The rows, evaluated and stored by Spark: a block that is lost fails the job."""
-    with storage_errors(table, "read"):
-        return rows.localCheckpoint(eager=True)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

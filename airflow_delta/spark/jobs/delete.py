@@ -21,7 +21,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.job_files import known_parameters, run_job, transaction_parameter
+from airflow_delta.job_files import change_report, known_parameters, run_job, transaction_parameter
 from airflow_delta.spark.runtime.job_sessions import job_session
 
 __all__ = ["delete", "main"]
@@ -61,14 +61,7 @@ def delete(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
         result = deletion.delete(
             spark, table_uri, **given, txn=txn, storage_options=storage_options
         )
-    # With a transaction identifier there is a commit, even if no row met the condition.
-    is_repeated = txn is not None and not result.written
-    return {
-        "table_uri": table_uri,
-        "version": result.version,
-        "committed": result.written or is_repeated,
-        "repeated": is_repeated,
-    }
+    return change_report(table_uri, result.version, written=result.written, txn=txn)
 
 
 def main() -> int:

@@ -12,8 +12,10 @@ __all__ = [
     "Tree",
     "analyzed_condition",
     "catalyst",
+    "column_of",
     "conjuncts",
     "is_fixed",
+    "is_repeatable",
     "kind",
     "operands",
     "resolved_column",
@@ -52,15 +54,19 @@ def resolved_column(rows: DataFrame, column: Column) -> Column:
         AnalysisException: Spark can't resolve the column.
     """
     plan: Tree = rows.select(column.alias("bound"))._jdf.queryExecution().analyzed()  # noqa: SLF001
-    jvm: Any = rows.sparkSession._jvm  # noqa: SLF001
-    expression = plan.projectList().apply(0).child()
-    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+    return column_of(plan.projectList().apply(0).child(), rows.sparkSession)
 
 
 def catalyst(spark: SparkSession) -> Any:
     """Catalyst's package in the JVM."""
     jvm: Any = spark._jvm  # noqa: SLF001
     return jvm.org.apache.spark.sql.catalyst
+
+
+def column_of(part: Tree, spark: SparkSession) -> Column:
+    """A resolved expression as a column, for DataFrames whose plans have the columns in it."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(part))
 
 
 def conjuncts(condition: Tree) -> list[Tree]:
@@ -78,6 +84,12 @@ def operands(condition: Tree, of: str) -> list[Tree]:
         else:
             found.append(part)
     return found
+
+
+def is_repeatable(part: Tree, spark: SparkSession) -> bool:
+    """Whether a condition has the same value for a row each time that one query evaluates it."""
+    subquery = catalyst(spark).trees.TreePattern.PLAN_EXPRESSION()
+    return bool(part.deterministic()) and not part.containsPattern(subquery)
 
 
 def is_fixed(part: Tree, spark: SparkSession) -> bool:

@@ -1,44 +1,162 @@
-"""Random writes and deletions beside a model that is a list of rows.
+"""Random writes, deletions, updates and merges beside a model that is a list of rows.
 
-At every version the rows are those of the model, and the change feed, where there is one, leads from each
-version to the next.
+At every version the rows are those of the model. The change feed, where there is one, has exactly the
+changes of the model. A row keeps its row id for as long as it lives, and its row commit version until it is
+updated.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.errors import DeltaWarning
-from airflow_delta.spark import delete, read_changes, read_snapshot, write
+from airflow_delta.engine.errors import DeltaWarning, MultipleMatchesError
+from airflow_delta.spark import delete, merge, read_changes, read_snapshot, update, write
+from tests.deep import deep_but_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from airflow_delta.spark import MergeBuilder
+
 pytestmark = pytest.mark.usefixtures("interpreted")
 
-Row: TypeAlias = "tuple[int, str | None, int | None, str]"
+Values: TypeAlias = "tuple[int, int, str | None, int | None, str]"
+Change: TypeAlias = "tuple[str, Values]"
 
-DDL = "id long, p string, v int, t string"
-CONDITIONS: list[tuple[str, Callable[[Row], bool]]] = [
-    ("v > 10", lambda row: row[2] is not None and row[2] > 10),
-    ("NOT v > 10", lambda row: row[2] is not None and not row[2] > 10),
-    ("p = 'a'", lambda row: row[1] == "a"),
-    ("p IS NULL OR p > 'b'", lambda row: row[1] is None or row[1] > "b"),
-    ("id BETWEEN 10 AND 19", lambda row: 10 <= row[0] < 20),
-    ("p IS NULL AND v < 5", lambda row: row[1] is None and row[2] is not None and row[2] < 5),
-    ("t = 't1' OR v = 3", lambda row: row[3] == "t1" or row[2] == 3),
-    ("v IS NULL", lambda row: row[2] is None),
+COLUMNS = ["k", "id", "p", "v", "t"]
+DDL = "k long, id long, p string, v int, t string"
+PARTITIONS = ["a", "b", "007", "c d/é=%", None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the model.
+
+    Attributes:
+        k: another one for each new row; rows that one row of a source has updated have the same.
+        number: which row this is: stays through updates, unlike the values.
+        changed: the version that has inserted or updated it; None if that version isn't made yet.
+    """
+
+    k: int
+    id: int
+    p: str | None
+    v: int | None
+    t: str
+    number: int = -1
+    changed: int | None = None
+
+    @property
+    def values(self) -> Values:
+        return (self.k, self.id, self.p, self.v, self.t)
+
+
+Condition: TypeAlias = "tuple[str, Callable[[Row], bool]]"
+Update: TypeAlias = "tuple[Mapping[str, str], Callable[[Row], Mapping[str, Any]]]"
+PairCondition: TypeAlias = "tuple[str | None, Callable[[Row, Row], bool]]"
+PairUpdate: TypeAlias = "tuple[Mapping[str, str] | None, Callable[[Row, Row], Mapping[str, Any]]]"
+
+
+def plus(value: int | None, other: int | None) -> int | None:
+    return None if value is None or other is None else value + other
+
+
+def above(value: int | None, other: int | None) -> bool:
+    return value is not None and other is not None and value > other
+
+
+def same(value: str | None, other: str | None) -> bool:
+    return value is not None and value == other
+
+
+CONDITIONS: list[Condition] = [
+    ("v > 10", lambda row: above(row.v, 10)),
+    ("NOT v > 10", lambda row: row.v is not None and not row.v > 10),
+    ("p = 'a'", lambda row: row.p == "a"),
+    ("p IS NULL OR p > 'b'", lambda row: row.p is None or row.p > "b"),
+    ("id BETWEEN 10 AND 19", lambda row: 10 <= row.id < 20),
+    ("p IS NULL AND v < 5", lambda row: row.p is None and row.v is not None and row.v < 5),
+    ("t = 't1' OR v = 3", lambda row: row.t == "t1" or row.v == 3),
+    ("v IS NULL", lambda row: row.v is None),
     ("id < 0", lambda row: False),
     ("id >= 0", lambda row: True),
-    ("v + id > 40", lambda row: row[2] is not None and row[2] + row[0] > 40),
+    ("v + id > 40", lambda row: above(plus(row.v, row.id), 40)),
+]
+UPDATES: list[Update] = [
+    ({"v": "v + 1"}, lambda row: {"v": plus(row.v, 1)}),
+    ({"p": "'b'", "v": "CAST(id AS INT)"}, lambda row: {"p": "b", "v": row.id}),
+    ({"p": "nullif(p, 'a')"}, lambda row: {"p": None if row.p == "a" else row.p}),
+    ({"t": "concat('t', id % 5)"}, lambda row: {"t": f"t{row.id % 5}"}),
+    ({"v": "NULL"}, lambda row: {"v": None}),
+    ({"id": "id + 7", "t": "'t9'"}, lambda row: {"id": row.id + 7, "t": "t9"}),
+]
+ON: list[tuple[str, Callable[[Row, Row], bool]]] = [
+    ("target.id = source.id", lambda row, new: row.id == new.id),
+    (
+        "target.id = source.id AND target.p = 'a'",
+        lambda row, new: row.id == new.id and row.p == "a",
+    ),
+    (
+        "target.id = source.id AND source.v > 5",
+        lambda row, new: row.id == new.id and above(new.v, 5),
+    ),
+    (
+        "target.p = source.p AND target.id = source.id",
+        lambda row, new: same(row.p, new.p) and row.id == new.id,
+    ),
+    (
+        "target.p <=> source.p AND target.id = source.id",
+        lambda row, new: row.p == new.p and row.id == new.id,
+    ),
+    (
+        "target.id >= source.id AND target.id < source.id + 1 AND target.p > 'b'",
+        lambda row, new: new.id <= row.id < new.id + 1 and row.p is not None and row.p > "b",
+    ),
+    (
+        "target.id + 1 = source.id AND target.v IS NOT NULL",
+        lambda row, new: row.id + 1 == new.id and row.v is not None,
+    ),
+]
+PAIRS: list[PairCondition] = [
+    (None, lambda row, new: True),
+    ("target.v > source.v", lambda row, new: above(row.v, new.v)),
+    ("source.t = 't1' OR target.t = 't2'", lambda row, new: new.t == "t1" or row.t == "t2"),
+    ("target.p IS NULL", lambda row, new: row.p is None),
+    ("source.v IS NULL", lambda row, new: new.v is None),
+]
+PAIR_UPDATES: list[PairUpdate] = [
+    (None, lambda row, new: {name: getattr(new, name) for name in COLUMNS}),
+    (
+        {"v": "target.v + source.v", "t": "source.t"},
+        lambda row, new: {"v": plus(row.v, new.v), "t": new.t},
+    ),
+    ({"target.p": "source.p"}, lambda row, new: {"p": new.p}),
+]
+NEW: list[PairCondition] = [
+    (None, lambda row, new: True),
+    ("source.v > 9", lambda row, new: above(new.v, 9)),
+    ("t = 't1'", lambda row, new: new.t == "t1"),
+]
+INSERTS: list[PairUpdate] = [
+    (None, lambda row, new: {name: getattr(new, name) for name in COLUMNS}),
+    (
+        {"k": "k", "id": "source.id", "t": "'new'", "v": "v + 1"},
+        lambda row, new: {"k": new.k, "id": new.id, "p": None, "v": plus(new.v, 1), "t": "new"},
+    ),
+]
+OLD: list[PairCondition] = [
+    (None, lambda row, new: True),
+    ("v < 5", lambda row, new: row.v is not None and row.v < 5),
+    ("target.p = 'a'", lambda row, new: row.p == "a"),
 ]
 TABLES: dict[str, Mapping[str, str]] = {
     "plain": {},
@@ -55,104 +173,301 @@ TABLES: dict[str, Mapping[str, str]] = {
         "delta.columnMapping.mode": "id",
         "delta.enableRowTracking": "true",
     },
+    "vectors, row ids": {
+        "delta.enableDeletionVectors": "true",
+        "delta.enableRowTracking": "true",
+    },
 }
+STEPS = 7
+"""The number of random operations on each table."""
 
 
-def some_rows(rng: random.Random, number: int) -> list[Row]:
-    return [
-        (
-            rng.randrange(60),
-            rng.choice(["a", "b", "c d/é", None]),
-            rng.choice([None, *range(20)]),
-            f"t{rng.randrange(5)}",
-        )
-        for _ in range(number)
-    ]
-
-
-def rows_at(spark: SparkSession, table: Path, version: int) -> Counter[Row]:
-    frame = read_snapshot(spark, str(table), version).select("id", "p", "v", "t")
-    return Counter(tuple(row) for row in frame.collect())
-
-
+@dataclass
 class Model:
-    """A table and the rows that it should have."""
+    """A table, and the rows and changes that it should have."""
 
-    def __init__(
-        self, spark: SparkSession, table: Path, rng: random.Random, partition_by: list[str]
-    ) -> None:
-        self.spark, self.table, self.rng, self.partition_by = spark, table, rng, partition_by
-        self.rows: list[Row] = []
-        self.versions: dict[int, Counter[Row]] = {}
+    spark: SparkSession
+    table: Path
+    rng: random.Random
+    partition_by: Sequence[str]
+    rows: list[Row] = field(default_factory=list)
+    versions: dict[int, list[Row]] = field(default_factory=dict)
+    changes: dict[int, Counter[Change]] = field(default_factory=dict)
+    num_rows: int = 0
 
-    def write(self, rows: list[Row], **arguments: Any) -> None:
-        frame = self.spark.createDataFrame(rows, DDL).repartition(2)
-        result = write(frame, str(self.table), **arguments)
-        self.versions[result.version] = Counter(self.rows)
+    def some_rows(self, number: int, ids: Sequence[int] | None = None) -> list[Row]:
+        """New rows; with other numbers and keys than all before them."""
+        found = []
+        for i in range(number):
+            self.num_rows += 1
+            found.append(
+                Row(
+                    self.num_rows,
+                    self.rng.randrange(60) if ids is None else ids[i],
+                    self.rng.choice(PARTITIONS),
+                    self.rng.choice([None, *range(20)]),
+                    f"t{self.rng.randrange(5)}",
+                    self.num_rows,
+                )
+            )
+        return found
+
+    def frame(self, rows: Sequence[Row]) -> Any:
+        return self.spark.createDataFrame([row.values for row in rows], DDL).repartition(2)
+
+    def committed(self, version: int, rows: Sequence[Row], changes: Counter[Change]) -> None:
+        self.rows = [
+            row if row.changed is not None else replace(row, changed=version) for row in rows
+        ]
+        self.versions[version] = self.rows
+        self.changes[version] = changes
+
+    def write(self, rows: Sequence[Row], gone: Sequence[Row], **arguments: Any) -> None:
+        result = write(self.frame(rows), str(self.table), **arguments)
+        if result.version in self.versions:
+            assert not rows
+            assert not gone
+            return
+        kept = [row for row in self.rows if row not in gone]
+        changes = Counter([("delete", row.values) for row in gone])
+        changes.update(("insert", row.values) for row in rows)
+        self.committed(result.version, [*kept, *rows], changes)
+
+    def create(self, **arguments: Any) -> None:
+        self.write(self.some_rows(60), [], **arguments)
 
     def append(self) -> None:
-        rows = some_rows(self.rng, 20)
-        self.rows = self.rows + rows
-        self.write(rows)
+        self.write(self.some_rows(20), [])
+
+    def overwrite(self) -> None:
+        self.write(self.some_rows(20), self.rows, mode="overwrite")
 
     def replace(self) -> None:
         condition, matches = self.rng.choice(CONDITIONS)
-        rows = [row for row in some_rows(self.rng, 30) if matches(row)]
-        self.rows = [row for row in self.rows if not matches(row)] + rows
-        self.write(rows, mode="overwrite", replace_where=condition)
+        gone = [row for row in self.rows if matches(row)]
+        rows = [row for row in self.some_rows(30) if matches(row)]
+        self.write(rows, gone, mode="overwrite", replace_where=condition)
 
     def replace_partitions(self) -> None:
-        rows = some_rows(self.rng, 3)
-        places = {row[1] for row in rows} if self.partition_by else {row[1] for row in self.rows}
-        self.rows = [row for row in self.rows if row[1] not in places] + rows
+        rows = self.some_rows(3)
+        places = {row.p for row in (rows if self.partition_by else self.rows)}
         expected = (
             nullcontext() if self.partition_by else pytest.warns(DeltaWarning, match="all rows")
         )
         with expected:
-            self.write(rows, mode="overwrite", partition_overwrite="dynamic")
-
-    def overwrite(self) -> None:
-        self.rows = some_rows(self.rng, 20)
-        self.write(self.rows, mode="overwrite")
+            gone = [row for row in self.rows if row.p in places]
+            self.write(rows, gone, mode="overwrite", partition_overwrite="dynamic")
 
     def delete(self) -> None:
         condition, matches = self.rng.choice(CONDITIONS)
-        gone = sum(map(matches, self.rows))
-        self.rows = [row for row in self.rows if not matches(row)]
+        gone = [row for row in self.rows if matches(row)]
         result = delete(self.spark, str(self.table), condition)
-        assert (result.num_deleted_rows, result.written) == (gone, gone > 0)
-        self.versions[result.version] = Counter(self.rows)
+        assert (result.num_deleted_rows, result.written) == (len(gone), bool(gone))
+        if gone:
+            kept = [row for row in self.rows if not matches(row)]
+            changes = Counter([("delete", row.values) for row in gone])
+            self.committed(result.version, kept, changes)
+
+    def update(self) -> None:
+        condition, matches = self.rng.choice(CONDITIONS)
+        values, new_values = self.rng.choice(UPDATES)
+        result = update(self.spark, str(self.table), values, condition)
+        rows, changes = [], Counter[Change]()
+        for row in self.rows:
+            new = replace(row, **new_values(row), changed=None) if matches(row) else row
+            rows.append(new)
+            if matches(row):
+                changes += changed(row, new)
+        num_updated = sum(map(matches, self.rows))
+        assert (result.num_updated_rows, result.written) == (num_updated, num_updated > 0)
+        if num_updated:
+            self.committed(result.version, rows, changes)
+
+    def merge(self) -> None:
+        on, is_match = self.rng.choice(ON)
+        source = self.some_rows(25, self.rng.sample(range(70), 25))
+        if self.rng.random() < 0.2:
+            source += self.some_rows(3, [row.id for row in source[:3]])
+        matched, added, left = self._clauses()
+        builder = merge(self.spark, str(self.table), self.frame(source), on)
+        for then, (condition, _), (values, _) in matched:
+            builder = matched_clause(builder, then, condition, values)
+        for (condition, _), (values, _) in added:
+            builder = (
+                builder.when_not_matched_insert_all(condition)
+                if values is None
+                else builder.when_not_matched_insert(values, condition)
+            )
+        for then, (condition, _), (values, _) in left:
+            builder = (
+                builder.when_not_matched_by_source_delete(condition)
+                if then == "delete"
+                else builder.when_not_matched_by_source_update(values, condition)
+            )
+        pairs = {row.number: [new for new in source if is_match(row, new)] for row in self.rows}
+        deletes_all = [(then, condition) for then, (condition, _), _ in matched] == [
+            ("delete", None)
+        ]
+        is_ambiguous = any(len(found) > 1 for found in pairs.values())
+        if is_ambiguous and not deletes_all and (matched or left):
+            before = DeltaTable(str(self.table)).latest_version()
+            with pytest.raises(MultipleMatchesError):
+                builder.execute()
+            assert DeltaTable(str(self.table)).latest_version() == before
+            return
+        rows, changes = self._merged(source, pairs, matched, added, left)
+        result = builder.execute()
+        kinds = Counter(kind for kind, _ in changes.elements())
+        assert (result.num_inserted_rows, result.num_updated_rows, result.num_deleted_rows) == (
+            kinds["insert"],
+            kinds["update_postimage"],
+            kinds["delete"],
+        )
+        assert result.written == bool(changes)
+        if changes:
+            self.committed(result.version, rows, changes)
+
+    def _clauses(self) -> Any:
+        """Clauses of each kind, at least one; all but the last of a kind have conditions."""
+        choice, random_ = self.rng.choice, self.rng.random
+        while True:
+            matched = [
+                (choice(["update", "update", "delete"]), choice(PAIRS), choice(PAIR_UPDATES))
+                for _ in range(choice([0, 1, 2]))
+            ]
+            added = [(choice(NEW), choice(INSERTS)) for _ in range(choice([0, 1, 2]))]
+            values = [({"v": "v + 1"}, lambda row, _: {"v": plus(row.v, 1)})]
+            left = [
+                (choice(["update", "delete"]), choice(OLD), choice(values))
+                for _ in range(choice([1, 2]) if random_() < 0.4 else 0)
+            ]
+            conditions = [
+                [condition for _, (condition, _), _ in matched],
+                [condition for (condition, _), _ in added],
+                [condition for _, (condition, _), _ in left],
+            ]
+            if any(conditions) and not any(None in kind[:-1] for kind in conditions):
+                return matched, added, left
+
+    def _merged(
+        self,
+        source: Sequence[Row],
+        pairs: Mapping[int, list[Row]],
+        matched: Any,
+        added: Any,
+        left: Any,
+    ) -> tuple[list[Row], Counter[Change]]:
+        rows: list[Row] = []
+        changes = Counter[Change]()
+        for row in self.rows:
+            new, clauses = (pairs[row.number][0], matched) if pairs[row.number] else (row, left)
+            for then, (_, applies), (_, values) in clauses:
+                if not applies(row, new):
+                    continue
+                if then == "delete":
+                    changes["delete", row.values] += 1
+                else:
+                    rows.append(replace(row, **values(row, new), changed=None))
+                    changes += changed(row, rows[-1])
+                break
+            else:
+                rows.append(row)
+        found = {new.k for matches in pairs.values() for new in matches}
+        for new in source:
+            for (_, applies), (_, values) in added:
+                if new.k not in found and applies(new, new):
+                    rows.append(replace(new, **values(new, new)))
+                    changes["insert", rows[-1].values] += 1
+                    break
+        return rows, changes
 
 
-def check_feed(spark: SparkSession, table: Path, versions: Mapping[int, Counter[Row]]) -> None:
-    for version in list(versions)[1:]:
-        changes = read_changes(spark, str(table), version, version).collect()
-        rows = versions[version - 1].copy()
-        for change in changes:
-            row = (change["id"], change["p"], change["v"], change["t"])
-            rows[row] += {"insert": 1, "delete": -1}[change["_change_type"]]
-        assert {row: n for row, n in rows.items() if n} == versions[version], version
+def matched_clause(
+    builder: MergeBuilder, then: str, condition: str | None, values: Mapping[str, str] | None
+) -> MergeBuilder:
+    if then == "delete":
+        return builder.when_matched_delete(condition)
+    if values is None:
+        return builder.when_matched_update_all(condition)
+    return builder.when_matched_update(values, condition)
 
 
-@pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["unpartitioned", "partitioned"])
-@pytest.mark.parametrize("properties", TABLES.values(), ids=TABLES.keys())
-def test_rows_are_those_of_the_model_at_every_version(
-    spark: SparkSession, tmp_path: Path, properties: Mapping[str, str], partition_by: list[str]
-) -> None:
-    rng = random.Random(f"{sorted(properties)} {partition_by}")
-    model = Model(spark, tmp_path, rng, partition_by)
-    model.rows = some_rows(rng, 60)
-    model.write(model.rows, partition_by=partition_by, properties=properties)
-    steps = [model.append, model.replace, model.replace_partitions, model.delete, model.delete]
-    for _ in range(8):
-        rng.choice(steps)()
-    if rng.random() < 0.5:
-        model.overwrite()
+def changed(row: Row, new: Row) -> Counter[Change]:
+    return Counter([("update_preimage", row.values), ("update_postimage", new.values)])
+
+
+def check_rows(model: Model, *, has_ids: bool) -> None:
+    """The rows of every version; with row ids, also these."""
+    ids: dict[int, int] = {}
     for version, rows in model.versions.items():
-        assert rows_at(spark, tmp_path, version) == rows, version
+        frame = read_snapshot(
+            model.spark, str(model.table), version, with_row_tracking=has_ids
+        ).collect()
+        values = Counter(tuple(row[name] for name in COLUMNS) for row in frame)
+        assert values == Counter(row.values for row in rows), version
+        if not has_ids:
+            continue
+        assert len({row["_row_id"] for row in frame}) == len(rows), version
+        found = {row["k"]: (row["_row_id"], row["_row_commit_version"]) for row in frame}
+        times = Counter(row.k for row in rows)
+        for row in rows:
+            if times[row.k] > 1:
+                # A row of a source has updated several rows.
+                continue
+            row_id, changed_at = found[row.k]
+            assert ids.setdefault(row.number, row_id) == row_id, (version, row)
+            assert changed_at == row.changed, (version, row)
+
+
+def check_feed(model: Model) -> None:
+    last = max(model.versions)
+    changes = read_changes(model.spark, str(model.table), 1, last).collect()
+    found: dict[int, Counter[Change]] = {version: Counter() for version in model.changes}
+    for change in changes:
+        values = tuple(change[name] for name in COLUMNS)
+        found[change["_commit_version"]][change["_change_type"], values] += 1
+    for version, expected in model.changes.items():
+        if version > 0:
+            assert found[version] == expected, version
+
+
+CASES = [
+    (kind, partitioning, seed)
+    for kind in TABLES
+    for partitioning in ("unpartitioned", "partitioned")
+    for seed in range(12)
+]
+IN_SHORT = [
+    ("plain", "unpartitioned", 0),
+    ("feed", "partitioned", 0),
+    ("vectors, feed, mapping, row ids", "partitioned", 0),
+    ("feed, mapping by id, row ids", "unpartitioned", 0),
+    ("vectors, row ids", "partitioned", 0),
+]
+
+
+@pytest.mark.parametrize("case", deep_but_for(CASES, *IN_SHORT), ids=str)
+def test_rows_are_those_of_the_model_at_every_version(
+    spark: SparkSession,
+    tmp_path: Path,
+    case: tuple[str, str, int],
+) -> None:
+    kind, partitioning, seed = case
+    properties, partition_by = TABLES[kind], ["p"] if partitioning == "partitioned" else []
+    rng = random.Random(f"{sorted(properties)} {partition_by} {seed}")
+    model = Model(spark, tmp_path, rng, partition_by)
+    model.create(partition_by=partition_by, properties=properties)
+    others = [model.append, model.replace, model.replace_partitions, model.overwrite]
+    steps = [rng.choice(others), model.delete, model.update, model.merge, model.merge, model.merge]
+    for _ in range(STEPS - len(steps)):
+        steps.append(rng.choice([model.delete, model.update, model.append]))
+    rng.shuffle(steps)
+    for step in steps:
+        step()
+    check_rows(model, has_ids="delta.enableRowTracking" in properties)
+    if "delta.enableChangeDataFeed" in properties:
+        check_feed(model)
     table = DeltaTable(str(tmp_path))
     assert not table.snapshot().verify().differences
     findings = table.check(depth="files").findings
     assert not [finding for finding in findings if finding.severity != "info"]
-    if "delta.enableChangeDataFeed" in properties:
-        check_feed(spark, tmp_path, dict(sorted(model.versions.items())))

@@ -1,4 +1,4 @@
-"""The jobs that write and delete: their parameters, and what they call."""
+"""The jobs that write, delete, update and merge: their parameters, and what they call."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.row_changes.clauses import MergeClause
 from airflow_delta.row_sources.source import FileSource
 from airflow_delta.spark import sources
 from airflow_delta.spark.dml import delete as deletion
 from airflow_delta.spark.dml import dry_run
+from airflow_delta.spark.dml import update as updating
 from airflow_delta.spark.dml.delete import DeleteResult
+from airflow_delta.spark.dml.merge import merge as merging
+from airflow_delta.spark.dml.merge.result import MergeResult
+from airflow_delta.spark.dml.update import UpdateResult
 from airflow_delta.spark.jobs import delete as delete_job
+from airflow_delta.spark.jobs import merge as merge_job
+from airflow_delta.spark.jobs import update as update_job
 from airflow_delta.spark.jobs import write as write_job
 from airflow_delta.spark.writer import write as writer
 from airflow_delta.spark.writer.write import WriteResult
@@ -23,6 +30,12 @@ from airflow_delta.spark.writer.write import WriteResult
 SOURCE = {"uri": "s3://landing/x", "format": "csv"}
 WRITE = {"table_uri": "s3://lake/t", "source": SOURCE}
 DELETE = {"table_uri": "s3://lake/t", "condition": "id > 1"}
+UPDATE = {"table_uri": "s3://lake/t", "set": {"n": "n + 1", "note": None}}
+CLAUSES = [
+    {"when": "matched", "then": "update", "condition": "source.n > 1"},
+    {"when": "not_matched", "then": "insert", "values": {"n": 7}},
+]
+MERGE = {**WRITE, "on": "target.n = source.n", "clauses": CLAUSES}
 TXN = {"app_id": "airflow:dag.task", "app_version": 7}
 
 
@@ -37,6 +50,8 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(write_job, "job_session", _session)
     monkeypatch.setattr(delete_job, "job_session", _session)
+    monkeypatch.setattr(update_job, "job_session", _session)
+    monkeypatch.setattr(merge_job, "job_session", _session)
     return taken
 
 
@@ -60,6 +75,11 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ),
         (write_job.write, {**WRITE, "app_id": "a"}, "app_id and app_version belong together"),
         (delete_job.delete, {**DELETE, "condition": 7}, "'condition': expected str"),
+        (update_job.update, {**UPDATE, "set": {}}, "parameter 'set': expected a dictionary"),
+        (update_job.update, {**UPDATE, "app_version": 1}, "app_id and app_version belong"),
+        (merge_job.merge, WRITE, r"missing \['clauses', 'on'\]"),
+        (merge_job.merge, {**MERGE, "clauses": []}, "the merge has no clause"),
+        (merge_job.merge, {**MERGE, "clauses": [7]}, r"parameter 'clauses'\[0\]: expected"),
     ],
 )
 def test_wrong_parameters_are_refused_before_spark_starts(
@@ -119,6 +139,68 @@ def test_the_deletion_gets_the_condition(
         ("spark", "s3://lake/t"),
         {"condition": "id > 1", "txn": ("airflow:dag.task", 7), "storage_options": {}},
     )
+
+
+def test_the_update_gets_the_new_values(
+    sessions: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Any] = []
+    results = [UpdateResult(3), UpdateResult(3, written=False), UpdateResult(3, written=False)]
+
+    def _update(*given: Any, **named: Any) -> UpdateResult:
+        taken.append((given, named))
+        return results.pop(0)
+
+    monkeypatch.setattr(updating, "update", _update)
+    found = [update_job.update({**UPDATE, **txn}, {}) for txn in (TXN, TXN, {})]
+    facts = [(each["committed"], each["repeated"]) for each in found]
+    assert facts == [(True, False), (True, True), (False, False)]
+    assert taken[0] == (
+        ("spark", "s3://lake/t"),
+        {"set": UPDATE["set"], "txn": ("airflow:dag.task", 7), "storage_options": {}},
+    )
+
+
+def test_the_merge_gets_source_and_clauses(
+    sessions: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Any] = []
+
+    class _Builder:
+        def with_clause(self, clause: MergeClause) -> _Builder:
+            taken.append(clause)
+            return self
+
+        def execute(self) -> MergeResult:
+            return MergeResult(3)
+
+    def _merge(*given: Any, **named: Any) -> _Builder:
+        taken.append((given, named))
+        return _Builder()
+
+    monkeypatch.setattr(sources, "load_rows", lambda *given, **named: (given, named))
+    monkeypatch.setattr(merging, "merge", _merge)
+    options = {"region": "x"}
+    found = merge_job.merge({**MERGE, **TXN, "merge_schema": True}, options)
+    assert found == {
+        "table_uri": "s3://lake/t",
+        "version": 3,
+        "committed": True,
+        "repeated": False,
+    }
+    rows = (("spark", FileSource("s3://landing/x", "csv")), {"storage_options": options})
+    named = {
+        "on": "target.n = source.n",
+        "merge_schema": True,
+        "txn": ("airflow:dag.task", 7),
+        "storage_options": options,
+    }
+    assert taken == [
+        (("spark", "s3://lake/t", rows), named),
+        MergeClause("matched", "update", "source.n > 1"),
+        MergeClause("not_matched", "insert", None, {"n": 7}),
+    ]
+    assert sessions == [(options, ("s3://lake/t", "s3://landing/x"))]
 
 
 def test_a_dry_run_plans(sessions: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

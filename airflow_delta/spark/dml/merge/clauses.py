@@ -1,13 +1,9 @@
-"""The clauses of a merge, as users give them: checked, and resolved to the columns of the table.
-
-There is a list of clauses for pairs of rows that match, one for rows of the source that match none, and one
-for rows of the table that match none. The first clause whose condition is true is carried out.
-"""
+"""Check the expressions in the clauses of a merge, and resolve the values that they give to columns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -15,104 +11,63 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.row_changes.clauses import (
+    MATCHED,
+    NOT_MATCHED,
+    NOT_MATCHED_BY_SOURCE,
+    MergeClause,
+)
 from airflow_delta.spark.dml.assignments import Assignments, MissingMembers, parse_assignments
+from airflow_delta.spark.dml.expressions import check_repeatable
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = [
-    "MATCHED",
-    "NOT_MATCHED",
-    "NOT_MATCHED_BY_SOURCE",
-    "MergeClause",
-    "check_clauses",
-    "resolved_assignments",
-]
-
-MATCHED = "matched"
-NOT_MATCHED = "not_matched"
-NOT_MATCHED_BY_SOURCE = "not_matched_by_source"
-
-_ACTIONS: Mapping[str, tuple[str, ...]] = {
-    MATCHED: ("update", "delete"),
-    NOT_MATCHED: ("insert",),
-    NOT_MATCHED_BY_SOURCE: ("update", "delete"),
-}
+__all__ = ["argument_of", "check_expressions", "resolved_assignments"]
 
 
-@dataclass(frozen=True, slots=True)
-class MergeClause:
-    """One clause of a merge.
-
-    Attributes:
-        when: the rows that it is for: ``matched``, ``not_matched`` (rows of the source without a match) or
-            ``not_matched_by_source`` (rows of the table without a match).
-        then: what is done: ``update``, ``delete`` or ``insert``.
-        condition: a condition: for ``matched`` on both rows, otherwise on the one that there is.
-        values: the new values by column; see `airflow_delta.spark.update`. None: each column gets the value
-            of the source's column of its name.
-    """
-
-    when: str
-    then: str
-    condition: Column | str | None = None
-    values: Mapping[Any, Any] | None = None
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether all columns are taken from the source."""
-        return self.then != "delete" and self.values is None
-
-    def to_json(self) -> dict[str, str]:
-        """The clause in ``operationParameters``, as Delta Spark writes it."""
-        predicate = {} if self.condition is None else {"predicate": str(self.condition)}
-        return {**predicate, "actionType": self.then}
+def argument_of(clause: MergeClause) -> str:
+    """What the values of a clause are, for errors."""
+    return f"the values of a clause for {clause.when}"
 
 
-def check_clauses(clauses: Sequence[MergeClause], *, table: str) -> None:
-    """Check that clauses are complete, and that each can come to its turn.
+def check_expressions(
+    clauses: Mapping[int, MergeClause],
+    assignments: Mapping[int, Assignments],
+    own: DataFrame,
+    other: DataFrame,
+    *,
+    table: str,
+) -> None:
+    """Check the conditions and values of clauses with the columns that they may name.
+
+    Args:
+        clauses: the clauses, by number.
+        assignments: the values of those that have some.
+        own: rows with the columns of the table, under its name in expressions; they aren't evaluated.
+        other: rows with the columns of the source, under its name.
+        table: the table's location, for errors.
 
     Raises:
-        InvalidArgumentError: there is no clause; or one has an unknown name, or values that it can't have,
-            or follows one without a condition.
+        InvalidArgumentError: Spark can't resolve an expression; a condition isn't the same for a row each
+            time, or has a subquery; or a value isn't one for each row by itself.
     """
-    if not clauses:
-        raise InvalidArgumentError(
-            "the merge has no clause: say what is to be done with rows that match, or that don't, such as "
-            "by when_matched_update_all() and when_not_matched_insert_all()",
-            table=table,
-        )
-    closed: set[str] = set()
-    for clause in clauses:
-        allowed = _ACTIONS.get(clause.when)
-        if allowed is None or clause.then not in allowed:
-            raise InvalidArgumentError(
-                f"a clause has when={clause.when!r} and then={clause.then!r}: expected one of "
-                + ", ".join(
-                    f"{when}: {' or '.join(actions)}" for when, actions in _ACTIONS.items()
-                ),
-                table=table,
-            )
-        if clause.then == "delete" and clause.values is not None:
-            raise InvalidArgumentError("a clause that deletes has no values", table=table)
-        if clause.when == NOT_MATCHED_BY_SOURCE and clause.takes_all:
-            raise InvalidArgumentError(
-                "rows that are not matched by the source have no row of it to take values from: give the "
-                "clause values",
-                table=table,
-            )
-        if clause.when in closed:
-            raise InvalidArgumentError(
-                f"a clause for {clause.when} follows one without a condition, so that it is never reached: "
-                "give the earlier one a condition, or drop the later one",
-                table=table,
-            )
-        if clause.condition is None:
-            closed.add(clause.when)
+    scopes = {
+        MATCHED: (own.join(other), "the table and the source"),
+        NOT_MATCHED: (other, "the source"),
+        NOT_MATCHED_BY_SOURCE: (own, "the table"),
+    }
+    for number, clause in clauses.items():
+        rows, of = scopes[clause.when]
+        if clause.condition is not None:
+            what = f"the condition {clause.condition} of a clause for {clause.when}"
+            check_repeatable(rows, clause.condition, what, of, table=table)
+        if number in assignments:
+            assignments[number].check(rows, of, table=table)
 
 
 def resolved_assignments(
@@ -141,12 +96,11 @@ def resolved_assignments(
         ConstraintViolationError: see `parse_assignments`.
     """
     inserts = clause.then == "insert"
-    argument = f"the values of a clause for {clause.when}"
     values = clause.values
     if values is None:
         values = _all_values(target, source, aliases[1], inserts=inserts, evolves=evolves)
     found = parse_assignments(
-        spark, values, target, argument=argument, alias=aliases[0], inserts=inserts
+        spark, values, target, argument=argument_of(clause), alias=aliases[0], inserts=inserts
     )
     if not evolves:
         return found

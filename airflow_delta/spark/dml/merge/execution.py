@@ -26,18 +26,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.features.identity import identity_columns
-from airflow_delta.engine.model.schema import StructType
-from airflow_delta.engine.transaction.alter.evolution import evolve_metadata
-from airflow_delta.spark.dml.assignments import Assignments
-from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
-from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
-from airflow_delta.spark.dml.merge.clauses import (
+from airflow_delta.row_changes.clauses import (
     MATCHED,
     NOT_MATCHED,
     NOT_MATCHED_BY_SOURCE,
     MergeClause,
-    resolved_assignments,
 )
+from airflow_delta.spark.dml.assignments import Assignments
+from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
+from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
+from airflow_delta.spark.dml.merge.clauses import check_expressions, resolved_assignments
+from airflow_delta.spark.dml.merge.evolution import evolved_metadata
 from airflow_delta.spark.dml.merge.matches import CLAUSE, Matches, find_matches, joined, numbered
 from airflow_delta.spark.dml.merge.pruning import matching_files_expression
 from airflow_delta.spark.dml.merge.result import MergeResult, merge_metrics
@@ -45,8 +44,9 @@ from airflow_delta.spark.dml.merge.source import SOURCE_ROW, MergeSource
 from airflow_delta.spark.dml.new_values import assign, old_values
 from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
+from airflow_delta.spark.dml.row_store import RowStore
 from airflow_delta.spark.dml.update import row_ids_of
-from airflow_delta.spark.reader.columns import quoted
+from airflow_delta.spark.reader.columns import frame_schema, quoted
 from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, OWN_PREFIX, SnapshotReader
 from airflow_delta.spark.writer.alignment import AlignedRows
 from airflow_delta.spark.writer.new_files import NewFiles
@@ -54,7 +54,6 @@ from airflow_delta.spark.writer.target import redefined_target
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
-    from airflow_delta.engine.model.actions import Metadata
     from airflow_delta.spark.writer.target import WriteTarget
 
 __all__ = ["MergeAttempt"]
@@ -93,8 +92,8 @@ class MergeAttempt:
         if (earlier := earlier_version(self.table, self.txn)) is not None:
             return MergeResult(earlier, written=False)
         target = self._evolved(begun)
-        with NewFiles(self.table.storage) as new_files:
-            staged = _Staging(self, target, new_files).stage()
+        with NewFiles(self.table.storage) as new_files, RowStore(target.table) as store:
+            staged = _Staging(self, target, new_files, store).stage()
             changes = target.metadata != begun.metadata or staged.changes_table
             if not changes and self.txn is None:
                 return MergeResult(target.version, written=False)
@@ -112,7 +111,7 @@ class MergeAttempt:
             "notMatchedBySourcePredicates": NOT_MATCHED_BY_SOURCE,
         }
         lists = {
-            name: [clause.to_json() for clause in self.of(when).values()]
+            name: [_clause_parameters(clause) for clause in self.of(when).values()]
             for name, when in names.items()
         }
         return {"predicate": [str(self.on)], **lists}
@@ -121,19 +120,15 @@ class MergeAttempt:
         """The table with the columns of the source that it lacks, if it is to get them."""
         if not self.merge_schema:
             return begun
-        return redefined_target(begun.transaction, self._metadata(begun.transaction.base))
+        base = begun.transaction.base
+        metadata = evolved_metadata(base, self.source, self.clauses, self.aliases[0])
+        return redefined_target(begun.transaction, metadata)
 
-    def _metadata(self, base: Snapshot) -> Metadata:
-        clauses = self.of(MATCHED, NOT_MATCHED).values()
-        if any(clause.takes_all for clause in clauses):
-            return evolve_metadata(base, self.source.schema)
-        named = {
-            str(name if isinstance(name, str) else name[0]).lower()
-            for clause in clauses
-            for name in clause.values or ()
-        }
-        fields = [field for field in self.source.schema if field.name.lower() in named]
-        return evolve_metadata(base, StructType(tuple(fields)))
+
+def _clause_parameters(clause: MergeClause) -> dict[str, str]:
+    """A clause in ``operationParameters``, as Delta Spark writes it."""
+    predicate = {} if clause.condition is None else {"predicate": str(clause.condition)}
+    return {**predicate, "actionType": clause.then}
 
 
 @dataclass(frozen=True)
@@ -182,11 +177,13 @@ class _Staging:
     merge: MergeAttempt
     target: WriteTarget
     new_files: NewFiles
+    store: RowStore
 
     def stage(self) -> Staged:
         """Stage everything but the transaction identifier."""
         merge, target = self.merge, self.target
         assignments = self._assignments
+        self._check_expressions()
         expression, num_rows = matching_files_expression(
             merge.source, target, merge.on, merge.aliases
         )
@@ -207,6 +204,7 @@ class _Staging:
             own,
             {n: values for n, values in assignments.items() if n in own},
             target,
+            self.store,
             keeps_old=keeps_change_data(target),
         )
         matches.check_single(merge.source, table=target.table)
@@ -243,6 +241,17 @@ class _Staging:
             if clause.then != "delete"
         }
 
+    def _check_expressions(self) -> None:
+        source, (own, other) = self.merge.source, self.merge.aliases
+        nothing = source.spark.createDataFrame([], frame_schema(self._base.schema))
+        check_expressions(
+            self.merge.of(MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE),
+            self._assignments,
+            nothing.alias(own),
+            source.rows.drop(SOURCE_ROW).alias(other),
+            table=self.target.table,
+        )
+
     def _stage_inserts_alone(
         self, files: pa.Table, inserts: Mapping[int, MergeClause], num_rows: int
     ) -> Staged:
@@ -259,7 +268,7 @@ class _Staging:
         merge, clauses = self.merge, self.merge.of(NOT_MATCHED)
         ids = matched.where(F.col(SOURCE_ROW).isNotNull()).select(SOURCE_ROW).distinct()
         alone = merge.source.rows.join(ids, SOURCE_ROW, "left_anti").alias(merge.aliases[1])
-        found = alone.withColumn(CLAUSE, numbered(alone, clauses, table=self.target.table))
+        found = alone.withColumn(CLAUSE, numbered(clauses))
         return assign(
             found.where(F.col(CLAUSE).isin(list(clauses))),
             {n: self._assignments[n] for n in clauses},

@@ -8,26 +8,26 @@ each expression of a clause is evaluated once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.engine.errors import InvalidArgumentError, MultipleMatchesError
+from airflow_delta.engine.errors import MultipleMatchesError
+from airflow_delta.row_changes.clauses import MATCHED, NOT_MATCHED_BY_SOURCE, MergeClause
 from airflow_delta.spark.dml.assignments import Assignments
+from airflow_delta.spark.dml.expressions import condition_column
 from airflow_delta.spark.dml.matching import LocatedRows, collect_groups
-from airflow_delta.spark.dml.merge.clauses import MATCHED, NOT_MATCHED_BY_SOURCE, MergeClause
 from airflow_delta.spark.dml.merge.source import SOURCE_ROW
 from airflow_delta.spark.dml.new_values import (
     assign,
-    check_resolved,
     old_names,
     with_old_values,
 )
+from airflow_delta.spark.dml.row_store import RowStore
 from airflow_delta.spark.reader.catalyst import resolved_column
 from airflow_delta.spark.reader.snapshot_reader import (
     LOCATION_FILE,
@@ -35,7 +35,6 @@ from airflow_delta.spark.reader.snapshot_reader import (
     LOCATION_ROW,
     OWN_PREFIX,
 )
-from airflow_delta.spark.runtime.java_errors import storage_errors
 
 if TYPE_CHECKING:
     from airflow_delta.spark.dml.merge.source import MergeSource
@@ -102,7 +101,7 @@ class Matches:
             MultipleMatchesError: a row does. Facts: num_rows, rows.
         """
         matched = {n: c for n, c in self.clauses.items() if c.when == MATCHED}
-        if [(c.then, c.condition) for c in matched.values()] == [("delete", None)]:
+        if [(c.then, c.condition is None) for c in matched.values()] == [("delete", True)]:
             return
         pairs = [found for n, found in self.located.items() if n == _NONE or n in matched]
         num_rows = sum(map(len, _joined_bitmaps(pairs).values()))
@@ -124,44 +123,23 @@ def joined(
         how: the kind of the join.
     """
     return rows.alias(aliases[0]).join(
-        source.for_join().alias(aliases[1]), F.expr(on) if isinstance(on, str) else on, how
+        source.for_join().alias(aliases[1]), condition_column(on), how
     )
 
 
-def numbered(
-    rows: DataFrame,
-    clauses: Mapping[int, MergeClause],
-    *,
-    table: str,
-    applies: Column | None = None,
-) -> Column:
+def numbered(clauses: Mapping[int, MergeClause]) -> Column:
     """The number of the first clause whose condition is true.
 
     Args:
-        rows: rows in which the conditions can be resolved.
         clauses: the clauses, by number.
-        table: the table's location, for errors.
-        applies: a condition for all of them; None: true.
-
-    Raises:
-        InvalidArgumentError: Spark can't resolve a condition.
     """
     number = F.lit(_NONE)
     for n, clause in sorted(clauses.items(), reverse=True, key=lambda item: item[0]):
-        condition = F.lit(True) if applies is None else applies
-        if clause.condition is not None:
-            own = clause.condition
-            try:
-                column = F.expr(own) if isinstance(own, str) else own
-                rows.where(column)
-            except AnalysisException as error:
-                raise InvalidArgumentError(
-                    f"Spark can't resolve the condition {own} of a clause for {clause.when}: "
-                    f"{str(error).strip().partition(chr(10))[0]}",
-                    table=table,
-                ) from error
-            condition = condition & column
-        number = F.when(condition, F.lit(n)).otherwise(number)
+        found = F.lit(n)
+        if clause.condition is None:
+            number = found
+        else:
+            number = F.when(condition_column(clause.condition), found).otherwise(number)
     return number
 
 
@@ -173,6 +151,7 @@ def find_matches(
     clauses: Mapping[int, MergeClause],
     assignments: Mapping[int, Assignments],
     target: WriteTarget,
+    store: RowStore,
     *,
     keeps_old: bool,
 ) -> Matches:
@@ -183,13 +162,13 @@ def find_matches(
         source: the source.
         on: the condition.
         aliases: the names of the table and of the source in conditions and values.
-        clauses: the clauses for rows of the table, by number.
+        clauses: the clauses for rows of the table, by number, which were checked (`check_expressions`).
         assignments: the values of those that update.
         target: the table.
+        store: stores the pairs.
         keeps_old: whether the old values are needed later.
 
     Raises:
-        InvalidArgumentError: Spark can't resolve a condition or a value.
         ConstraintViolationError: a value can't be stored, or doesn't fit. Facts: columns.
         StorageError: Spark can't read a file.
         PySparkException: Spark's other errors.
@@ -201,11 +180,10 @@ def find_matches(
     rows = with_old_values(rows, schema)
     own = rows.alias(aliases[0])
     pairs = joined(rows, source, on, aliases, "left" if by_source else "inner")
-    is_match = F.col(SOURCE_ROW).isNotNull()
-    number = numbered(pairs, matched, table=table, applies=is_match if by_source else None)
+    number = numbered(matched)
     if by_source:
         # These see the columns of the table alone, also where the source has some of the same names.
-        alone = resolved_column(own, numbered(own, by_source, table=table))
+        is_match, alone = F.col(SOURCE_ROW).isNotNull(), resolved_column(own, numbered(by_source))
         number = F.when(is_match, number).otherwise(alone)
     found = pairs.withColumn(CLAUSE, number)
     if by_source:
@@ -213,20 +191,13 @@ def find_matches(
     keep = [LOCATION_FILE, LOCATION_ROW, CLAUSE, SOURCE_ROW]
     keep += [LOCATION_ID] if LOCATION_ID in rows.columns else []
     keep += old_names(schema) if keeps_old else []
-    bound = {n: a if n in matched else _bound(own, a, table) for n, a in assignments.items()}
+    bound = {n: a if n in matched else a.resolved_on(own) for n, a in assignments.items()}
     if bound:
         found = assign(found, bound, target, clause=CLAUSE, keep=keep, old=schema)
     else:
         found = found.select(keep)
-    with storage_errors(table, "read"):
-        stored = found.localCheckpoint(eager=True)
+    stored = store.store(found)
     return Matches(stored, clauses, collect_groups(stored, CLAUSE, table=table))
-
-
-def _bound(own: DataFrame, assignments: Assignments, table: str) -> Assignments:
-    check_resolved(own, assignments, table)
-    values = {path: resolved_column(own, value) for path, value in assignments.values.items()}
-    return replace(assignments, values=values)
 
 
 def _joined_bitmaps(parts: Iterable[LocatedRows]) -> dict[int, BitMap64]:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.dml.commit import redone
-from airflow_delta.spark.dml.merge.clauses import (
+from airflow_delta.row_changes.clauses import (
     MATCHED,
     NOT_MATCHED,
     NOT_MATCHED_BY_SOURCE,
     MergeClause,
     check_clauses,
 )
+from airflow_delta.spark.dml.commit import redone
 from airflow_delta.spark.dml.merge.execution import MergeAttempt
 from airflow_delta.spark.dml.merge.result import MergeResult
 from airflow_delta.spark.dml.merge.source import store_source
+from airflow_delta.spark.dml.row_store import RowStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -204,15 +205,16 @@ class MergeBuilder:
             PySparkException: Spark's other errors.
         """
         check_clauses(self._clauses, table=self._table.uri)
-        source = store_source(self._spark, self._source, table=self._table.uri)
-        attempt = MergeAttempt(
-            self._table,
-            source,
-            self._on,
-            self._aliases,
-            self._clauses,
-            self._merge_schema,
-            self._txn,
-            self._user_metadata,
-        )
-        return redone(attempt.run)
+        with RowStore(self._table.uri) as store:
+            source = store_source(self._spark, self._source, store, table=self._table.uri)
+            attempt = MergeAttempt(
+                self._table,
+                source,
+                self._on,
+                self._aliases,
+                self._clauses,
+                self._merge_schema,
+                self._txn,
+                self._user_metadata,
+            )
+            return redone(attempt.run)

@@ -1,8 +1,12 @@
 """Find out from the condition of a merge which files of the table may have rows that match.
 
 * Parts of the condition that name the table alone hold for every match: ``target.day > '2026-01-01'``.
-* Of a part ``target.key = source.key`` the least and the greatest key of the source are known. If the key
-  is a partition column, so are all its values.
+* Of a part ``<of the table> = <of the source>``, such as ``target.key = source.id + 1``, the least and the
+  greatest value of the source's side are known. If the table's side has partition columns alone, so are
+  all of its values (`keys`).
+
+Spark evaluates the source's side, in the type in which it compares the two. The comparison with the table's
+side is translated like any other condition (`airflow_delta.spark.reader.pruning`).
 
 What was found is what the transaction notes as read, so that commits of others in other partitions are no
 conflicts.
@@ -10,21 +14,29 @@ conflicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.reader.catalyst import Tree, catalyst, conjuncts, is_fixed, kind
-from airflow_delta.spark.reader.char_columns import has_char
-from airflow_delta.spark.reader.columns import frame_schema, quoted
-from airflow_delta.spark.reader.pruning import pruning_expression, translated
+from airflow_delta.spark.dml.expressions import condition_column
+from airflow_delta.spark.dml.merge.keys import MergeKey, has_plain_order, read_keys
+from airflow_delta.spark.reader.catalyst import (
+    Tree,
+    column_of,
+    conjuncts,
+    is_fixed,
+    is_repeatable,
+    kind,
+)
+from airflow_delta.spark.reader.columns import frame_schema
+from airflow_delta.spark.reader.pruning import translated
 from airflow_delta.spark.reader.translation import Expression
 
 if TYPE_CHECKING:
@@ -32,20 +44,6 @@ if TYPE_CHECKING:
     from airflow_delta.spark.writer.target import WriteTarget
 
 __all__ = ["matching_files_expression"]
-
-_ORDERED = (
-    T.ByteType,
-    T.ShortType,
-    T.IntegerType,
-    T.LongType,
-    T.DecimalType,
-    T.StringType,
-    T.DateType,
-)
-"""The types of keys that come from Spark to Python and back unharmed, and have one order everywhere."""
-
-_MOST_PARTITIONS = 200
-"""Up to so many values of a partition column are listed one by one."""
 
 
 def matching_files_expression(
@@ -70,69 +68,47 @@ def matching_files_expression(
     """
     assert target.base is not None
     spark, schema = source.spark, frame_schema(target.base.schema)
-    plan = _analyzed(source, schema, on, aliases, target.table)
-    table_side, source_side = plan.left(), plan.right()
+    own = spark.createDataFrame([], schema).alias(aliases[0])
+    plan = _analyzed(own, source, on, aliases, target.table)
     parts = conjuncts(plan.condition().get())
-    _check_repeatable(source, parts, on, target.table)
-    own = _names(table_side)
-    others = _names(source_side)
-    keys = [
-        (own[left], others[right])
-        for part in parts
-        if kind(part) == "EqualTo"
-        for left, right in _attributes(part)
-        if left in own and right in others
-    ]
-    usable = [
-        (name, other)
-        for name, other in keys
-        if _is_ordered(schema[name]) and _is_ordered(source.rows.schema[other])
-    ]
-    number, ranges = _key_ranges(source, usable)
-    found = [
-        _condition(source, name, other, ends, is_partition=name in target.partition_by)
-        for (name, other), ends in zip(usable, ranges, strict=True)
-    ]
-    expressions = [
-        pruning_expression(spark, schema, reduce(and_, found)) if found else None,
-        _of_table_alone(source, table_side, parts, schema, own),
-    ]
-    known = [expression for expression in expressions if expression is not None]
-    return (reduce(and_, known) if known else None), number
-
-
-def _analyzed(
-    source: MergeSource,
-    schema: T.StructType,
-    on: Column | str,
-    aliases: tuple[str, str],
-    table: str,
-) -> Tree:
-    """Spark's plan of a join of nothing with nothing by the condition."""
-    spark, (own, other) = source.spark, aliases
-    left = spark.createDataFrame([], schema).alias(own)
-    right = spark.createDataFrame([], source.rows.schema).alias(other)
-    try:
-        joined = left.join(right, F.expr(on) if isinstance(on, str) else on)
-    except AnalysisException as error:
-        raise InvalidArgumentError(
-            f"Spark can't resolve the condition {on} with the columns of the table (as {own}) and of the "
-            f"source (as {other}): {str(error).strip().partition(chr(10))[0]}",
-            table=table,
-        ) from error
-    return joined._jdf.queryExecution().analyzed()  # noqa: SLF001
-
-
-def _check_repeatable(
-    source: MergeSource, parts: Sequence[Tree], on: Column | str, table: str
-) -> None:
-    subquery = catalyst(source.spark).trees.TreePattern.PLAN_EXPRESSION()
-    if any(not part.deterministic() or part.containsPattern(subquery) for part in parts):
+    if not all(is_repeatable(part, spark) for part in parts):
         raise InvalidArgumentError(
             f"the condition {on} has a subquery, or isn't the same for a pair of rows each time it is "
             "evaluated: use columns and constants",
-            table=table,
+            table=target.table,
         )
+    names, others = _names(plan.left()), _names(plan.right())
+    fixed = [part for part in parts if is_fixed(part, spark)]
+    of_source = [part for part in fixed if _referenced(part) <= others.keys()]
+    of_table = [part for part in fixed if _referenced(part) <= names.keys()]
+    candidates = reduce(and_, (column_of(part, spark) for part in of_source), F.lit(True))
+    keys = [
+        key for part in fixed for key in _keys(source, part, names, others, target.partition_by)
+    ]
+    found = read_keys(source, keys, candidates)
+    if not found.num_matchable:
+        return pc.scalar(False), found.num_rows
+    conditions = [*(column_of(part, spark) for part in of_table), *found.conditions]
+    if not conditions:
+        return None, found.num_rows
+    filtered = own.where(reduce(and_, conditions))._jdf.queryExecution().analyzed()  # noqa: SLF001
+    expression = translated(spark, filtered.child(), filtered.condition(), schema)
+    return expression, found.num_rows
+
+
+def _analyzed(
+    own: DataFrame, source: MergeSource, on: Column | str, aliases: tuple[str, str], table: str
+) -> Tree:
+    """Spark's plan of a join by the condition."""
+    try:
+        joined = own.join(source.rows.alias(aliases[1]), condition_column(on))
+    except AnalysisException as error:
+        raise InvalidArgumentError(
+            f"Spark can't resolve the condition {on} with the columns of the table (as {aliases[0]}) and "
+            f"of the source (as {aliases[1]}): {str(error).strip().partition(chr(10))[0]}",
+            table=table,
+        ) from error
+    return joined._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
 def _names(plan: Tree) -> dict[int, str]:
@@ -142,71 +118,31 @@ def _names(plan: Tree) -> dict[int, str]:
     return {column.exprId().id(): str(column.name()) for column in columns}
 
 
-def _attributes(part: Tree) -> Iterator[tuple[int, int]]:
-    """The two columns of an equality, without casts, each in the place of the other too."""
-    sides = []
-    for side in (part.left(), part.right()):
-        while kind(side) == "Cast":
-            side = side.child()
-        if kind(side) != "AttributeReference":
-            return
-        sides.append(side.exprId().id())
-    yield sides[0], sides[1]
-    yield sides[1], sides[0]
-
-
-def _is_ordered(field: T.StructField) -> bool:
-    plain = not isinstance(field.dataType, T.StringType) or field.dataType == T.StringType()
-    return isinstance(field.dataType, _ORDERED) and plain and not has_char(field.metadata or {})
-
-
-def _key_ranges(
-    source: MergeSource, keys: Sequence[tuple[str, str]]
-) -> tuple[int, list[tuple[Any, Any]]]:
-    """The number of rows of the source, and the least and the greatest value of its keys, in one pass."""
-    columns = [F.count(F.lit(1)).alias("n")]
-    for i, (_, other) in enumerate(keys):
-        column = F.col(quoted(other))
-        columns += [F.min(column).alias(f"least_{i}"), F.max(column).alias(f"greatest_{i}")]
-    row = source.rows.agg(*columns).toArrow().to_pylist()[0]
-    return row["n"], [(row[f"least_{i}"], row[f"greatest_{i}"]) for i in range(len(keys))]
-
-
-def _condition(
-    source: MergeSource, name: str, other: str, ends: tuple[Any, Any], *, is_partition: bool
-) -> Column:
-    """A condition on the table's key that holds for every match."""
-    column, type_ = F.col(quoted(name)), source.rows.schema[other].dataType
-    least, greatest = ends
-    if least is None:
-        # All keys are null, which equal nothing.
-        return F.lit(False)
-    if is_partition:
-        distinct = source.rows.select(quoted(other)).distinct().limit(_MOST_PARTITIONS + 1)
-        values = [value for value in distinct.toArrow()[0].to_pylist() if value is not None]
-        if len(values) <= _MOST_PARTITIONS:
-            return column.isin([F.lit(value).cast(type_) for value in values])
-    return (column >= F.lit(least).cast(type_)) & (column <= F.lit(greatest).cast(type_))
-
-
-def _of_table_alone(
-    source: MergeSource,
-    table_side: Tree,
-    parts: Sequence[Tree],
-    schema: T.StructType,
-    own: dict[int, str],
-) -> Expression | None:
-    kept = [
-        part
-        for part in parts
-        if is_fixed(part, source.spark) and _referenced(part) <= set(own) and _referenced(part)
-    ]
-    if not kept:
-        return None
-    both = catalyst(source.spark).expressions.And
-    return translated(source.spark, table_side, reduce(both, kept), schema)
-
-
 def _referenced(part: Tree) -> set[int]:
     references = part.references().toSeq()
     return {references.apply(i).exprId().id() for i in range(references.size())}
+
+
+def _keys(
+    source: MergeSource,
+    part: Tree,
+    names: Mapping[int, str],
+    others: Mapping[int, str],
+    partition_by: Sequence[str],
+) -> Iterator[MergeKey]:
+    """The key in a part of the condition, if it is an equality of the table with the source."""
+    if kind(part) not in ("EqualTo", "EqualNullSafe"):
+        return
+    type_ = str(part.left().dataType().simpleString())
+    if not has_plain_order(type_):
+        return
+    for own, other in ((part.left(), part.right()), (part.right(), part.left())):
+        ids, other_ids = _referenced(own), _referenced(other)
+        if ids and other_ids and ids <= names.keys() and other_ids <= others.keys():
+            yield MergeKey(
+                column_of(own, source.spark),
+                column_of(other, source.spark),
+                type_,
+                is_null_safe=kind(part) == "EqualNullSafe",
+                is_of_partitions={names[number] for number in ids} <= set(partition_by),
+            )

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_delta.spark.dml.merge.clauses import MATCHED, NOT_MATCHED_BY_SOURCE
+from airflow_delta.row_changes.clauses import MATCHED, NOT_MATCHED_BY_SOURCE
 
 if TYPE_CHECKING:
     from airflow_delta.spark.dml.merge.execution import Staged

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.spark.dml.row_store import RowStore, stored_size
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
-from airflow_delta.spark.runtime.java_errors import storage_errors
 from airflow_delta.spark.writer.rows_schema import new_table_schema
 
 if TYPE_CHECKING:
@@ -56,12 +56,15 @@ class MergeSource:
         return F.broadcast(self.rows)
 
 
-def store_source(spark: SparkSession, source: DataFrame | Any, *, table: str) -> MergeSource:
+def store_source(
+    spark: SparkSession, source: DataFrame | Any, store: RowStore, *, table: str
+) -> MergeSource:
     """Evaluate a source, and store its rows.
 
     Args:
         spark: the session.
         source: the source of a merge.
+        store: stores the rows.
         table: the table's location, for errors.
 
     Raises:
@@ -82,17 +85,5 @@ def store_source(spark: SparkSession, source: DataFrame | Any, *, table: str) ->
         )
     schema = new_table_schema(source)
     numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
-    with storage_errors(table, "read"):
-        rows = numbered.localCheckpoint(eager=True)
-    return MergeSource(spark, rows, schema, _stored_size(spark, rows))
-
-
-def _stored_size(spark: SparkSession, rows: DataFrame) -> int:
-    """The bytes of a checkpointed DataFrame's blocks, as Spark's block manager knows them."""
-    number = rows._jdf.queryExecution().analyzed().rdd().id()  # noqa: SLF001
-    context: Any = spark.sparkContext._jsc  # noqa: SLF001
-    for info in context.sc().getRDDStorageInfo():
-        if info.id() == number:
-            return int(info.memSize()) + int(info.diskSize())
-    # Without partitions nothing is stored.
-    return 0
+    rows = store.store(numbered)
+    return MergeSource(spark, rows, schema, stored_size(rows))

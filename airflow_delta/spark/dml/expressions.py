@@ -1,0 +1,107 @@
+"""Check the expressions of a user with the columns that they may name, before anything is done.
+
+Conditions must be the same for a pair of rows, or a row, each time that they are evaluated. New values may
+be others each time, as they are evaluated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.reader.catalyst import Tree, is_repeatable, kind
+
+__all__ = ["check_repeatable", "check_values", "condition_column"]
+
+
+def condition_column(condition: Column | str) -> Column:
+    """A condition as a column.
+
+    Raises:
+        ParseException: it is no SQL.
+    """
+    return F.expr(condition) if isinstance(condition, str) else condition
+
+
+def check_repeatable(
+    rows: DataFrame, condition: Column | str, what: str, of: str, *, table: str
+) -> Tree:
+    """Check a condition.
+
+    Args:
+        rows: rows with the columns that it may name; they aren't evaluated.
+        condition: the condition.
+        what: what it is, for errors.
+        of: whose columns it may name, for errors.
+        table: the table's location, for errors.
+
+    Returns:
+        The condition as Spark resolved it.
+
+    Raises:
+        InvalidArgumentError: Spark can't resolve it, it isn't the same for a row each time, or it has a
+            subquery.
+    """
+    try:
+        plan = rows.where(condition_column(condition))._jdf.queryExecution().analyzed()  # noqa: SLF001
+    except AnalysisException as error:
+        raise _unresolved(what, of, error, table) from error
+    found = plan.condition()
+    if not is_repeatable(found, rows.sparkSession):
+        raise InvalidArgumentError(
+            f"{what} has a subquery, or isn't the same for a row each time it is evaluated: use columns "
+            "and constants",
+            table=table,
+        )
+    return found
+
+
+def check_values(rows: DataFrame, values: Mapping[str, Column], of: str, *, table: str) -> None:
+    """Check new values.
+
+    Args:
+        rows: rows with the columns that they may name; they aren't evaluated.
+        values: the values, by what they are, for errors.
+        of: whose columns they may name, for errors.
+        table: the table's location, for errors.
+
+    Raises:
+        InvalidArgumentError: Spark can't resolve one, or it isn't one value for each row by itself.
+    """
+    try:
+        if _are_values(rows, list(values.values())):
+            return
+    except AnalysisException:
+        pass
+    for what, value in values.items():
+        try:
+            is_value = _are_values(rows, [value])
+        except AnalysisException as error:
+            raise _unresolved(what, of, error, table) from error
+        if not is_value:
+            raise InvalidArgumentError(
+                f"{what} isn't one value for each row by itself: leave out aggregates, windows and "
+                "functions such as explode, or compute it beforehand, as a column of the source of a merge",
+                table=table,
+            )
+
+
+def _are_values(rows: DataFrame, columns: Sequence[Column]) -> bool:
+    """Whether columns have one value for each row by itself."""
+    named = [column.alias(f"value_{i}") for i, column in enumerate(columns)]
+    plan = rows.select(named)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    given = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    # An aggregate, a window or a generator becomes a node of the plan.
+    return kind(plan) == "Project" and kind(plan.child()) == kind(given)
+
+
+def _unresolved(what: str, of: str, error: AnalysisException, table: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"Spark can't resolve {what} with the columns of {of}: "
+        f"{str(error).strip().partition(chr(10))[0]}",
+        table=table,
+    )

@@ -1,0 +1,216 @@
+"""What updates do to rows, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
+from airflow_delta.engine.model.schema import INTEGER, LONG, STRING, StructField, StructType
+from airflow_delta.spark import read_changes, read_snapshot, update, write
+from tests.spark.dml.tables import all_files, rows_in, stored_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+VECTORS = {"delta.enableDeletionVectors": "true"}
+FEED = {"delta.enableChangeDataFeed": "true"}
+GENERATED = StructType(
+    (
+        StructField("id", LONG),
+        StructField("twice", LONG, metadata={"delta.generationExpression": "id * 2"}),
+        StructField("s", STRING, metadata={"CURRENT_DEFAULT": "concat('d', 1)"}),
+    )
+)
+
+
+def test_expressions_see_the_old_values(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.sql("SELECT id, id * 10 AS v, 'x' AS s FROM range(4)"), str(tmp_path))
+    values = {"V": "id", "`ID`": F.col("v") + 1, "s": 7}
+    assert update(spark, str(tmp_path), values, F.col("id") > 1).num_updated_rows == 2
+    assert rows_in(spark, tmp_path) == [(0, 0, "x"), (1, 10, "x"), (21, 2, "7"), (31, 3, "7")]
+    assert not update(spark, str(tmp_path), {"v": None}, "id = 5").written
+    assert update(spark, str(tmp_path), {"v": None}).num_updated_rows == 4
+    assert {row[1] for row in rows_in(spark, tmp_path)} == {None}
+
+
+def test_members_of_structs(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql(
+        "SELECT 1 AS id, named_struct('a', 1, 'b', named_struct('c', 'x', 'd', 2)) AS s, 0 AS `s.a` "
+        "UNION ALL SELECT 2, NULL, 0"
+    )
+    write(rows, str(tmp_path), properties={"delta.columnMapping.mode": "name"})
+    values = {"s.b.C": "concat('y', id)", ("s", "a"): "s.a + 1", "s.a": 5}
+    update(spark, str(tmp_path), values)
+    # As in Delta Spark, a struct that was null becomes one.
+    assert rows_in(spark, tmp_path) == [(1, (2, ("y1", 2)), 5), (2, (None, ("y2", None)), 5)]
+    update(spark, str(tmp_path), {"s": "named_struct('b', named_struct('d', 3L, 'c', 1), 'a', 9)"})
+    assert {row[1] for row in rows_in(spark, tmp_path)} == {(9, ("1", 3))}
+
+
+def test_generated_columns_and_defaults(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable.create(
+        str(tmp_path), GENERATED, properties={"delta.feature.allowColumnDefaults": "supported"}
+    )
+    write(spark.sql("SELECT 1L AS id, 'x' AS s UNION ALL SELECT 2L, 'y'"), str(tmp_path))
+    update(spark, str(tmp_path), {"id": "id + 10", "s": "default"}, "id = 1")
+    assert rows_in(spark, tmp_path) == [(11, 22, "d1"), (2, 4, "y")]
+    update(spark, str(tmp_path), {"id": 3, "twice": 6}, "id = 2")
+    before = all_files(tmp_path)
+    with pytest.raises(ConstraintViolationError, match=r"twice .*1 row breaks this rule"):
+        update(spark, str(tmp_path), {"twice": "twice + 1"}, "id = 3")
+    assert all_files(tmp_path) == before
+    assert rows_in(spark, tmp_path) == [(11, 22, "d1"), (3, 6, "y")]
+    assert table.latest_version() == 3
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS], ids=["copies", "vectors"])
+def test_rows_that_would_break_a_rule(
+    spark: SparkSession, tmp_path: Path, properties: Mapping[str, str]
+) -> None:
+    rules = {"delta.constraints.positive": "v > 0", **FEED, **properties}
+    varchar = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}
+    schema = (
+        StructField("id", LONG),
+        StructField("v", INTEGER),
+        StructField("s", STRING, metadata=varchar),
+    )
+    DeltaTable.create(str(tmp_path), StructType(schema), properties=rules)
+    rows = spark.sql("SELECT id, 1 AS v, 'abc' AS s FROM range(4)")
+    write(rows.coalesce(1), str(tmp_path))
+    before = all_files(tmp_path)
+    for values, message in [
+        ({"v": "v - id"}, "constraint positive.*3 rows break"),
+        ({"v": None}, "constraint positive.*4 rows break"),
+        ({"s": "'abcd'"}, "more characters than its type varchar"),
+        ({"v": "3000000000L"}, "have a value in the column v that its type integer can't hold"),
+        ({"v": "'text'"}, "the column v of the rows is string"),
+        ({"s": "array(1)"}, "the column s of the rows is array"),
+    ]:
+        with pytest.raises(ConstraintViolationError, match=message):
+            update(spark, str(tmp_path), values)
+    assert all_files(tmp_path) == before
+    assert stored_bytes(spark) == 0
+
+
+REFUSED: dict[str, tuple[Any, Any, str]] = {
+    "no dictionary": ("v = 1", None, "expected a dictionary"),
+    "nothing": ({}, None, "expected a dictionary"),
+    "an unknown column": ({"nope": 1}, None, "'nope': the table has no such column.*it has id, v"),
+    "inside an array": ({("l", "element"): 1}, None, "no such column outside of arrays"),
+    "no name": ({5: 1}, None, "no column's name"),
+    "twice": ({"v": 1, "V": 2}, None, "assigned twice, also as v"),
+    "a struct and its member": ({"s": "s", "s.a": 2}, None, "assigned twice, also as s"),
+    "a member and its struct": ({"s.a": 2, "s": "s"}, None, "assigned twice, also as s.a"),
+    "no value": ({"v": object()}, None, "the value of 'v' is a object"),
+    "no SQL": ({"v": "1 +"}, None, "can't resolve the new value of v .*PARSE_SYNTAX_ERROR"),
+    "no column": ({"v": "nope"}, None, "can't resolve the new value of v .*UNRESOLVED_COLUMN"),
+    "a hidden column": ({"v": "__delta_row"}, None, "can't resolve the new value of v"),
+    "an aggregate": ({"id": 1, "v": "sum(v)"}, None, "the new value of v isn't one value for each"),
+    "a window": ({"v": "row_number() OVER (ORDER BY id)"}, None, "new value of v isn't one value"),
+    "several rows": ({"v": "explode(array(1, 2))"}, None, "the new value of v isn't one value"),
+    "an unknown condition": ({"v": 1}, "nope = 1", "can't resolve the condition nope = 1"),
+    "chance": ({"v": 1}, "rand() > 0.5", "isn't the same for a row each time"),
+    "a subquery": ({"v": 1}, "id IN (SELECT 1)", "has a subquery"),
+    "an aggregate as a condition": ({"v": 1}, "sum(v) > 1", "can't resolve the condition"),
+}
+
+
+def test_updates_that_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql("SELECT 1 AS id, 2 AS v, array(1) AS l, named_struct('a', 1) AS s")
+    write(rows, str(tmp_path))
+    for name, (values, condition, message) in REFUSED.items():
+        with pytest.raises(InvalidArgumentError, match=message):
+            pytest.fail(f"{name}: {update(spark, str(tmp_path), values, condition)}")
+    assert DeltaTable(str(tmp_path)).latest_version() == 0
+
+
+def test_tables_and_columns_that_nobody_may_update(spark: SparkSession, tmp_path: Path) -> None:
+    identity = {
+        "delta.identity.start": 1,
+        "delta.identity.step": 1,
+        "delta.identity.allowExplicitInsert": True,
+    }
+    schema = StructType((StructField("id", LONG, metadata=identity), StructField("v", LONG)))
+    table = DeltaTable.create(str(tmp_path), schema)
+    write(spark.range(3).toDF("v"), str(tmp_path))
+    with pytest.raises(ConstraintViolationError, match=r"identity columns \['id'\].*can't change"):
+        update(spark, str(tmp_path), {"ID": 7})
+    before = {(row[1], row[0]) for row in rows_in(spark, tmp_path)}
+    update(spark, str(tmp_path), {"v": "v + 10"}, "v > 0")
+    assert {(row[1] % 10, row[0]) for row in rows_in(spark, tmp_path)} == before
+    table.alter.set_properties({"delta.appendOnly": "true"})
+    with pytest.raises(ConstraintViolationError, match=r"append-only.*UPDATE changes or removes"):
+        update(spark, str(tmp_path), {"v": 1})
+
+
+@pytest.mark.parametrize("properties", [FEED, {**FEED, **VECTORS}], ids=["copies", "vectors"])
+def test_values_of_chance_are_those_of_the_feed(
+    spark: SparkSession, tmp_path: Path, properties: Mapping[str, str]
+) -> None:
+    rows = spark.sql("SELECT id, 'x' AS s, 0D AS r FROM range(6)").repartition(2)
+    write(rows, str(tmp_path), properties=properties)
+    update(spark, str(tmp_path), {"s": "uuid()", "r": "rand()"}, "id > 1")
+    after = {row for row in rows_in(spark, tmp_path) if row[0] > 1}
+    assert len({row[1] for row in after}) == len({row[2] for row in after}) == 4
+    changes = read_changes(spark, str(tmp_path), 1, 1).where("_change_type = 'update_postimage'")
+    assert {tuple(row) for row in changes.select("id", "s", "r").collect()} == after
+    assert stored_bytes(spark) == 0
+
+
+def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(10).coalesce(1).withColumn("v", F.lit(0))
+    write(rows, str(tmp_path), properties={**VECTORS, **FEED})
+    first = update(spark, str(tmp_path), {"v": 1}, "id > 6", txn=("task", 1), user_metadata="why")
+    again = update(spark, str(tmp_path), {"v": 1}, "id > 6", txn=("task", 1))
+    assert (again.version, again.written) == (first.version, False)
+    nothing = update(spark, str(tmp_path), {"v": 1}, "id > 60", txn=("task", 2))
+    assert (nothing.version, nothing.written) == (2, True)
+    _, info, *_ = DeltaTable(str(tmp_path)).history()
+    assert (info.operation, info.user_metadata) == ("UPDATE", "why")
+    assert info.operation_parameters == {"predicate": json.dumps(["id > 6"])}
+    metrics = {name: int(value) for name, value in info.operation_metrics.items()}
+    del metrics["numAddedBytes"], metrics["executionTimeMs"], metrics["numAddedChangeFiles"]
+    assert metrics == {
+        "numAddedFiles": 1,
+        "numRemovedFiles": 0,
+        "numRemovedBytes": 0,
+        "numDeletionVectorsAdded": 1,
+        "numDeletionVectorsRemoved": 0,
+        "numDeletionVectorsUpdated": 0,
+        "numUpdatedRows": 3,
+        "numCopiedRows": 0,
+    }
+
+
+def test_rows_keep_their_ids_through_every_kind_of_update(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.sql("SELECT id, id % 3 AS p, 0 AS v FROM range(12)").repartition(2)
+    tracking = {"delta.enableRowTracking": "true", **VECTORS}
+    write(rows, str(tmp_path), partition_by=["p"], properties=tracking)
+
+    def ids() -> dict[int, tuple[int, int]]:
+        frame = read_snapshot(spark, str(tmp_path), with_row_tracking=True)
+        columns = frame.select("id", "_row_id", "_row_commit_version").collect()
+        return {row[0]: (row[1], row[2]) for row in columns}
+
+    before = ids()
+    update(spark, str(tmp_path), {"v": 1}, "p = 1")
+    update(spark, str(tmp_path), {"p": 7}, "id < 3")
+    DeltaTable(str(tmp_path)).alter.set_properties({"delta.enableDeletionVectors": "false"})
+    update(spark, str(tmp_path), {"v": 2}, "id IN (0, 4, 6)")
+    versions = {0: 4, 4: 4, 6: 4, 1: 2, 2: 2, 7: 1, 10: 1}
+    assert ids() == {number: (before[number][0], versions.get(number, 0)) for number in range(12)}
+    infos = DeltaTable(str(tmp_path)).history()
+    assert {
+        i.raw["tags"]["delta.rowTracking.preserved"] for i in infos if i.operation == "UPDATE"
+    } == {"true"}
