@@ -26,7 +26,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.model.schema import INTEGER, STRING, StructField, StructType
 from airflow_delta.spark import read_snapshot, write
-from airflow_delta.spark.writer import new_files
+from airflow_delta.spark.writer import file_writing
 from tests.spark.conftest import bag, rows_of
 
 UTC = dt.timezone.utc
@@ -278,11 +278,11 @@ def test_of_two_runs_of_one_transaction_one_commits(
 
     def slow(*arguments: Any) -> Any:
         # Another run of the same task, between the files and the commit of this one.
-        monkeypatch.setattr(new_files, "list_data_files", list_data_files)
+        monkeypatch.setattr(file_writing, "list_data_files", list_data_files)
         write(spark.range(2), table, txn=("job", 1))
         return list_data_files(*arguments)
 
-    monkeypatch.setattr(new_files, "list_data_files", slow)
+    monkeypatch.setattr(file_writing, "list_data_files", slow)
     with pytest.raises(ConcurrentTransactionError, match="'job'"):
         write(spark.range(2), table, txn=("job", 1))
     assert write(spark.range(2), table, txn=("job", 1)).version == 1
