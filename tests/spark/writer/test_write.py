@@ -274,7 +274,7 @@ def test_of_two_runs_of_one_transaction_one_commits(
 ) -> None:
     table = str(tmp_path)
     write(spark.range(1), table)
-    list_data_files = new_files.list_data_files
+    list_data_files = file_writing.list_data_files
 
     def slow(*arguments: Any) -> Any:
         # Another run of the same task, between the files and the commit of this one.
