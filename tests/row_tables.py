@@ -212,10 +212,9 @@ def _file(
     for each in stored:
         type_ = NARROW.get(each.name) if narrow else None
         arrow = _stored_field(each, mode, chosen, type_)
+        values = [_stored(row[each.name], each.data_type, mode) for row in rows]
         fields.append(arrow)
-        columns.append(
-            pa.array([_stored(row[each.name], each.data_type, mode) for row in rows], arrow.type)
-        )
+        columns.append(pa.array(values, arrow.type))
     if mode != "id" and chosen.random() < 0.3:  # What the table has dropped.
         fields.append(pa.field("dropped", pa.int32()))
         columns.append(pa.array([1] * num_rows, pa.int32()))
@@ -299,29 +298,39 @@ def _row(chosen: random.Random, *, narrow: bool) -> dict[str, Any]:
 
 
 def _stored_field(
-    column: StructField, mode: str, chosen: random.Random, narrow: pa.DataType | None = None
+    column: StructField,
+    mode: str,
+    chosen: random.Random,
+    narrow: pa.DataType | None = None,
+    *,
+    nested: bool = False,
 ) -> pa.Field:
-    type_ = narrow or _stored_type(column.data_type, mode, chosen)
+    type_ = narrow or _stored_type(column.data_type, mode, chosen, nested=nested)
     metadata = {"PARQUET:field_id": str(field_id(column))} if mode != "none" else None
     return pa.field(physical_name(column, mode), type_, metadata=metadata)
 
 
-def _stored_type(data_type: DataType, mode: str, chosen: random.Random) -> pa.DataType:
+def _stored_type(
+    data_type: DataType, mode: str, chosen: random.Random, *, nested: bool = False
+) -> pa.DataType:
     match data_type:
         case StructType(fields):
-            return pa.struct([_stored_field(each, mode, chosen) for each in fields])
+            return pa.struct([_stored_field(each, mode, chosen, nested=True) for each in fields])
         case ArrayType(element):
             make = chosen.choice([pa.list_, pa.large_list])
-            return make(_stored_type(element, mode, chosen))
+            return make(_stored_type(element, mode, chosen, nested=True))
         case MapType(key, value):
-            return pa.map_(_stored_type(key, mode, chosen), _stored_type(value, mode, chosen))
+            inner = (_stored_type(each, mode, chosen, nested=True) for each in (key, value))
+            return pa.map_(*inner)
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
     choices: dict[DataType, list[pa.DataType]] = {
         LONG: [pa.int64()],
         INTEGER: [pa.int32()],
         DOUBLE: [pa.float64()],
-        STRING: [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())],
+        # pyarrow writes damaged pages of a dictionary without values inside a list.
+        STRING: [pa.string(), pa.large_string()]
+        + ([] if nested else [pa.dictionary(pa.int32(), pa.string())]),
         BOOLEAN: [pa.bool_()],
         BINARY: [pa.binary(), pa.large_binary()],
         DATE: [pa.date32()],

@@ -8,7 +8,7 @@ typed errors where Arrow has only one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -23,7 +23,12 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.paths import resolve
-from airflow_delta.engine.parquet import PyarrowFallback, read_plain_footer
+from airflow_delta.engine.parquet import (
+    PyarrowFallback,
+    StoredFile,
+    read_plain_footer,
+    read_stored_file,
+)
 from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["DataFile"]
@@ -31,7 +36,7 @@ __all__ = ["DataFile"]
 # The errors that Arrow raises for a damaged file. Errors of the storage have other types.
 _DAMAGE = (pa.ArrowException, OSError, IndexError, KeyError, ValueError, PyarrowFallback)
 
-_BUFFER = 64 << 10
+_BUFFER = 256 << 10
 """The bytes that are read at a time of each column, on a disk."""
 
 
@@ -109,6 +114,34 @@ class DataFile:
                 # A thread of Arrow would wait for Python with each read.
                 use_threads=False,
             )
+
+    def stored(self) -> StoredFile:
+        """The row groups of the file, for copying.
+
+        Raises:
+            PyarrowFallback: they can't be copied; see `read_stored_file`.
+            MissingFilesError, DataFileError, OutsidePathError, StorageError: see `footer`.
+        """
+        with self._source() as source:
+            return read_stored_file(source, size=self.size)
+
+    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+        """Read some ranges of the file, each when it is needed.
+
+        Args:
+            ranges: the start and the length of each.
+
+        Raises:
+            DataFileError: the file ends before a range does.
+            MissingFilesError, OutsidePathError, StorageError: see `footer`.
+        """
+        with self._source() as source:
+            for start, length in ranges:
+                source.seek(start, os.SEEK_SET)
+                data = source.read(length)
+                if len(data) != length:
+                    raise self.error(f"it ends after {start + len(data)} bytes")
+                yield data
 
     @contextmanager
     def _source(self) -> Iterator[BinaryIO]:

@@ -15,6 +15,7 @@ Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Reader Requi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -29,15 +30,13 @@ from airflow_delta.engine.data_files.conversion import without_metadata
 from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumns
 from airflow_delta.engine.data_files.request import (
-    ROW_COMMIT_VERSION,
-    ROW_ID,
     ScanRequest,
     TableLayout,
     TrackingColumns,
     stored_name,
 )
-from airflow_delta.engine.data_files.row_filter import RowFilter
 from airflow_delta.engine.data_files.row_group_bounds import RowGroupPruner
+from airflow_delta.engine.data_files.row_predicate import RowPredicate
 from airflow_delta.engine.data_files.scanned_file import (
     FilePart,
     RowIds,
@@ -56,6 +55,9 @@ ADD_COLUMNS = ("path", "partitionValues", "size", "deletionVector")
 
 TRACKING_ADD_COLUMNS = ("baseRowId", "defaultRowCommitVersion")
 """The further columns that it needs for row ids."""
+
+# If so small a part of the rows match, decoding ends soon after the last one, in small batches.
+_FEW, _SMALL_BATCH = 1000, 8192
 
 
 class FileRows:
@@ -87,18 +89,20 @@ class FileRows:
         self._adds = adds.combine_chunks()
         self._access = access
         self._vectors = ScanVectors(adds["deletionVector"], access)
-        needed = tuple(dict.fromkeys((*request.columns, *request.filter_columns)))
+        predicate = request.predicate
+        self._filter_columns = () if predicate is None else predicate.columns
+        needed = tuple(dict.fromkeys((*request.columns, *self._filter_columns)))
         fields = {field.name: field for field in layout.arrow_fields(needed)}
         self._partitions = [fields[name] for name in needed if name in layout.partition_columns]
         data = [fields[name] for name in needed if name not in layout.partition_columns]
         self._columns = FileColumns(layout, data)
-        self._filter: RowFilter | None = None
+        self._filter: RowPredicate | None = None
         self._pruner: RowGroupPruner | None = None
-        if request.expression is not None:
-            named = [_plain_field(fields[name]) for name in request.filter_columns]
-            self._filter = RowFilter(request.expression, named, table=layout.table)
-            self._pruner = RowGroupPruner(request.expression)
-        tracked = (ROW_ID, ROW_COMMIT_VERSION) if request.with_row_tracking else ()
+        if predicate is not None:
+            named = [_plain_field(fields[name]) for name in self._filter_columns]
+            self._filter = RowPredicate(predicate.expression, named, table=layout.table)
+            self._pruner = RowGroupPruner(predicate.root)
+        tracked = request.tracking_names or ()
         self.schema = pa.schema(
             [
                 *(_plain_field(fields[name]) for name in request.columns),
@@ -185,7 +189,7 @@ class FileRows:
 
     def _row_ids(self, add: dict[str, Any], file: DataFile) -> RowIds | None:
         tracking = self._layout.tracking
-        if not self._request.with_row_tracking or tracking is None:
+        if self._request.tracking_names is None or tracking is None:
             return None
         for name in TRACKING_ADD_COLUMNS:
             if add[name] is None:
@@ -206,13 +210,13 @@ class FileRows:
     def _searches_first(self, part: FilePart) -> bool:
         """Whether to decode the columns of the predicate first, and alone."""
         source = part.source
-        first = source.stored(self._request.filter_columns)
+        first = source.stored(self._filter_columns)
         others = set(source.stored([*source.columns])).difference(first)
         return bool(first and others) and self._empty * 2 >= self._searched
 
     def _search(self, part: FilePart) -> pa.BooleanArray:
         """Which rows of a part match and aren't deleted."""
-        names = part.source.stored(self._request.filter_columns)
+        names = part.source.stored(self._filter_columns)
         masks = []
         for start, rows in part.stored_batches(names):
             selected = self._selected(part.source, rows, start)
@@ -238,6 +242,8 @@ class FileRows:
         if source.row_ids is not None:
             names += source.row_ids.names
         left = None if mask is None else mask.true_count
+        if left is not None and left * _FEW < part.num_rows:
+            part = replace(part, batch_rows=min(part.batch_rows, _SMALL_BATCH))
         for start, rows in part.stored_batches(names):
             if mask is None:
                 selected = self._selected(source, rows, start)
@@ -260,7 +266,7 @@ class FileRows:
             return kept
         # The predicate may fail for a deleted row, so it doesn't get to see them.
         seen = rows if kept is None else rows.filter(kept)
-        columns = [source.column(name, seen) for name in self._request.filter_columns] or [
+        columns = [source.column(name, seen) for name in self._filter_columns] or [
             pa.nulls(seen.num_rows)
         ]
         try:
@@ -269,7 +275,7 @@ class FileRows:
             )
         except pa.ArrowException as error:
             raise InvalidArgumentError(
-                f"the predicate {self._request.expression} can't be evaluated on a row of the data file "
+                f"the predicate can't be evaluated on a row of the data file "
                 f"{source.file.path!r}: {error}",
                 table=self._layout.table,
                 path=source.file.path,

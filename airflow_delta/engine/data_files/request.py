@@ -14,11 +14,12 @@ from airflow_delta.engine.features.column_mapping import field_id, physical_name
 from airflow_delta.engine.features.schema_walk import map_fields
 from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.engine.model.schema import StructField, StructType
-from airflow_delta.engine.scan.expressions import read_predicate
+from airflow_delta.engine.scan.expressions import Node, read_predicate
 
 __all__ = [
     "ROW_COMMIT_VERSION",
     "ROW_ID",
+    "ScanPredicate",
     "ScanRequest",
     "TableLayout",
     "TrackingColumns",
@@ -94,22 +95,41 @@ class ScanRequest:
 
     Attributes:
         columns: the columns of the table, by their logical names, in order.
-        expression: a `pyarrow.compute.Expression` that is true for the rows to return; None for all rows.
-        with_row_tracking: whether to add `ROW_ID` and `ROW_COMMIT_VERSION`.
+        predicate: is true for the rows to return; None for all rows.
+        tracking_names: the names of the columns with row ids and row commit versions; None to leave them
+            out.
         batch_rows: the most rows in a batch.
     """
 
     columns: tuple[str, ...]
-    expression: Any = None
-    with_row_tracking: bool = False
+    predicate: ScanPredicate | None = None
+    tracking_names: tuple[str, str] | None = None
     batch_rows: int = 65_536
 
-    @property
-    def filter_columns(self) -> tuple[str, ...]:
-        """The columns of the table that the expression names, sorted."""
-        if self.expression is None:
-            return ()
-        return tuple(sorted({path[0] for path in read_predicate(self.expression).columns}))
+
+@dataclass(frozen=True, slots=True)
+class ScanPredicate:
+    """A predicate, parsed once.
+
+    Attributes:
+        expression: the `pyarrow.compute.Expression`.
+        root: its tree.
+        columns: the columns of the table that it names, sorted.
+    """
+
+    expression: Any
+    root: Node
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, expression: Any) -> ScanPredicate:
+        """Parse an expression over the logical columns of a table.
+
+        Raises:
+            InvalidArgumentError: it is no pyarrow expression.
+        """
+        read = read_predicate(expression)
+        return cls(expression, read.root, tuple(sorted({path[0] for path in read.columns})))
 
 
 def checked_columns(columns: Sequence[str] | None, layout: TableLayout) -> tuple[str, ...]:

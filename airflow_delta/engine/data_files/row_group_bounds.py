@@ -22,7 +22,7 @@ from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumn
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.scan.bounds import Bounds
-from airflow_delta.engine.scan.expressions import read_predicate, useful_columns
+from airflow_delta.engine.scan.expressions import Node, useful_columns
 from airflow_delta.engine.scan.masks import as_array
 from airflow_delta.engine.scan.may_match import may_be
 
@@ -33,11 +33,11 @@ class RowGroupPruner:
     """Finds the row groups that may have rows for which a predicate is true.
 
     Args:
-        expression: a `pyarrow.compute.Expression` over the logical columns of the table.
+        root: the predicate, over the logical columns of the table.
     """
 
-    def __init__(self, expression: Any) -> None:
-        self._root = read_predicate(expression).root
+    def __init__(self, root: Node) -> None:
+        self._root = root
         self._paths = sorted(useful_columns(self._root))
 
     def kept(self, file: DataFile, columns: Iterable[FileColumn]) -> list[int]:

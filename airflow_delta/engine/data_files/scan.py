@@ -26,8 +26,6 @@ from airflow_delta.engine.data_files.file_rows import (
 )
 from airflow_delta.engine.data_files.read_ahead import read_ahead
 from airflow_delta.engine.data_files.request import (
-    ROW_COMMIT_VERSION,
-    ROW_ID,
     ScanRequest,
     TableLayout,
 )
@@ -70,9 +68,9 @@ class Scan:
         *,
         threads: int | None = None,
     ) -> None:
-        if request.with_row_tracking:
-            _check_tracking(layout, request)
-        wanted = ADD_COLUMNS + (TRACKING_ADD_COLUMNS if request.with_row_tracking else ())
+        if request.tracking_names is not None:
+            _check_tracking(layout, request, request.tracking_names)
+        wanted = ADD_COLUMNS + (TRACKING_ADD_COLUMNS if request.tracking_names else ())
         self._adds = adds.select(wanted)
         self._threads = threads or self._suitable_threads()
         self._rows = FileRows(layout, request, self._adds, access)
@@ -128,14 +126,14 @@ class Scan:
         return min(max(os.cpu_count() or 1, _FEWEST_THREADS), _MOST_THREADS)
 
 
-def _check_tracking(layout: TableLayout, request: ScanRequest) -> None:
+def _check_tracking(layout: TableLayout, request: ScanRequest, names: tuple[str, str]) -> None:
     if layout.tracking is None:
         raise InvalidArgumentError(
             f"with_row_tracking=True: the table has no row ids to rely on at version {layout.version}, "
             "where delta.enableRowTracking isn't true",
             table=layout.table,
         )
-    taken = {ROW_ID, ROW_COMMIT_VERSION}.intersection(request.columns)
+    taken = set(names).intersection(request.columns)
     if taken:
         raise InvalidArgumentError(
             f"with_row_tracking=True: the table has the columns {sorted(taken)} of its own; leave them out "

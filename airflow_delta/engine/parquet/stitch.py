@@ -82,6 +82,16 @@ class StitchedFile:
             if self._layout not in (None, _layout(group)):
                 raise PyarrowFallback("the row group has another compression or other statistics")
 
+    def expect(self, file: StoredFile) -> None:
+        """Check that all row groups of a file can be appended, and expect no others from now on.
+
+        Raises:
+            PyarrowFallback: see `check`.
+        """
+        for group in file.groups:
+            self.check(file, [group])
+            self._traits, self._layout = file.traits, _layout(group)
+
     def append(self, file: StoredFile, group: StoredGroup, data: Any) -> None:
         """Append a row group.
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 from airflow_delta.engine.data_files.file_rows import ADD_COLUMNS, TRACKING_ADD_COLUMNS
 from airflow_delta.engine.data_files.request import (
+    ROW_COMMIT_VERSION,
+    ROW_ID,
+    ScanPredicate,
     ScanRequest,
     TableLayout,
     TrackingColumns,
@@ -75,6 +78,8 @@ def scan_snapshot(
     expression = None
     if predicate is not None:
         expression = as_expression(predicate, snapshot.schema, table=snapshot.table)
-    request = ScanRequest(names, expression, with_row_tracking, batch_size)
+    parsed = None if expression is None else ScanPredicate.of(expression)
+    tracking = (ROW_ID, ROW_COMMIT_VERSION) if with_row_tracking else None
+    request = ScanRequest(names, parsed, tracking, batch_size)
     wanted = ADD_COLUMNS + (TRACKING_ADD_COLUMNS if with_row_tracking else ())
     return Scan(layout, request, snapshot.files(columns=wanted, predicate=expression), access)

@@ -1,8 +1,8 @@
 """`DeltaTable`: a table by its location, and everything that can be done with it.
 
 A facade: each method hands over to the module that implements it. Its methods stand in modules by subject:
-`reading`, `writing`, `managed`, `maintenance` and `repair`; `base` has what they share. To make a
-`DeltaTable` does no I/O.
+`reading`, `writing`, `managed`, `maintenance`, `optimizing` and `repair`; `base` has what they share. To
+make a `DeltaTable` does no I/O.
 
 Methods import what they need when they are called, apart from the modules that open a table. So the version
 or the history of a table is found without loading pyarrow and numpy, which would take most of the time and
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.table.maintenance import MaintenanceMethods
 from airflow_delta.engine.table.managed import ManagedCommitMethods
+from airflow_delta.engine.table.optimizing import OptimizeMethods
 from airflow_delta.engine.table.reading import ReadMethods
 from airflow_delta.engine.table.repair import RepairMethods
 from airflow_delta.engine.table.writing import WriteMethods
@@ -29,7 +30,12 @@ __all__ = ["DeltaTable"]
 
 
 class DeltaTable(
-    ReadMethods, WriteMethods, ManagedCommitMethods, MaintenanceMethods, RepairMethods
+    ReadMethods,
+    WriteMethods,
+    ManagedCommitMethods,
+    MaintenanceMethods,
+    OptimizeMethods,
+    RepairMethods,
 ):
     """A Delta table.
 

@@ -26,13 +26,13 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from airflow_delta.engine.arrow.statistics.parse import num_records
+from airflow_delta.engine.data_files.footer_statistics import json_text
 from airflow_delta.engine.deletion_vectors.write import write_deletion_vectors
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.rewrite.files import FileRewriter
 from airflow_delta.spark.writer.log_actions import live_files
-from airflow_delta.spark.writer.statistics import json_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

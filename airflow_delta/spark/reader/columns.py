@@ -19,11 +19,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of PySpark's users know
 from pyspark.sql import types as T  # noqa: N812
 
+from airflow_delta.engine.data_files.stored_schema import stored_struct, stored_type
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.column_mapping import field_id, physical_name
+from airflow_delta.engine.features.column_mapping import physical_name
 from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.engine.model.schema import (
-    VOID,
     ArrayType,
     DataType,
     MapType,
@@ -42,7 +42,6 @@ __all__ = [
     "quoted",
     "spark_schema",
     "spark_type",
-    "stored_struct",
 ]
 
 FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
@@ -50,8 +49,6 @@ FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 
 Spark uses its value when a scan runs. The reader has no option for it.
 """
-
-_SPARK_FIELD_ID = "parquet.field.id"
 
 
 def spark_schema(schema: StructType) -> T.StructType:
@@ -117,24 +114,6 @@ def file_schema(schema: StructType, *, mode: str, without: Sequence[str] = ()) -
     return spark_schema(stored_struct(schema, mode=mode, without=without))
 
 
-def stored_struct(
-    schema: StructType, *, mode: str, without: Sequence[str] = (), with_ids: bool | None = None
-) -> StructType:
-    """Like `file_schema`, in the engine's types.
-
-    Args:
-        schema: the table's.
-        mode: its column mapping mode.
-        without: see `file_schema`.
-        with_ids: whether the columns have their ids as metadata; None: with mode ``id``.
-
-    Raises:
-        InvalidTableError: see `file_schema`.
-    """
-    stored = StructType(tuple(field for field in schema if field.name not in without))
-    return _stored_struct(stored, mode, with_ids=mode == "id" if with_ids is None else with_ids)
-
-
 def logical_column(stored: Column, field: StructField, mode: str) -> Column:
     """Convert a column that was read with `file_schema` to the table's column.
 
@@ -147,7 +126,7 @@ def logical_column(stored: Column, field: StructField, mode: str) -> Column:
 
 
 def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
-    kept = _stored_type(data_type, mode, with_ids=False)
+    kept = stored_type(data_type, mode, with_ids=False)
     if kept is None:
         return F.lit(None).cast(spark_type(data_type))
     if _names(kept) == _names(data_type):
@@ -175,31 +154,3 @@ def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
 def _names(data_type: DataType) -> str:
     """The type as text, with names but without nullability and metadata, for comparison."""
     return str(data_type)
-
-
-def _stored_type(data_type: DataType, mode: str, *, with_ids: bool) -> DataType | None:
-    """The type of a column in the files; None if files can't contain it."""
-    match data_type:
-        case StructType():
-            kept = _stored_struct(data_type, mode, with_ids=with_ids)
-            return kept if kept.fields else None
-        case ArrayType(element_type):
-            element = _stored_type(element_type, mode, with_ids=with_ids)
-            return None if element is None else ArrayType(element)
-        case MapType(key_type, value_type):
-            key, value = (
-                _stored_type(type_, mode, with_ids=with_ids) for type_ in (key_type, value_type)
-            )
-            return None if key is None or value is None else MapType(key, value)
-        case _:
-            return None if data_type == VOID else data_type
-
-
-def _stored_struct(struct: StructType, mode: str, *, with_ids: bool) -> StructType:
-    fields = []
-    for field in struct:
-        kept = _stored_type(field.data_type, mode, with_ids=with_ids)
-        if kept is not None:
-            metadata = {_SPARK_FIELD_ID: field_id(field)} if with_ids else {}
-            fields.append(StructField(physical_name(field, mode), kept, metadata=metadata))
-    return StructType(tuple(fields))

@@ -29,6 +29,12 @@ from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine import AddFile, DeltaTable, Snapshot
 from airflow_delta.engine.arrow.statistics.parse import num_records
+from airflow_delta.engine.data_files.footer_statistics import (
+    IndexedColumn,
+    file_statistics,
+    indexed_by_physical_name,
+)
+from airflow_delta.engine.data_files.stored_schema import stored_struct
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
 from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
 from airflow_delta.engine.features.column_mapping import (
@@ -38,14 +44,12 @@ from airflow_delta.engine.features.column_mapping import (
 )
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.engine.model.schema import StructType
-from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, spark_schema, stored_struct
+from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, spark_schema
 from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
 from airflow_delta.spark.reader.file_rows import FILE_NUMBER, FILE_ROW_INDEX, stored_column
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.runtime.locations import hadoop_path
-from airflow_delta.spark.writer.layout import indexed_by_physical_name
 from airflow_delta.spark.writer.log_actions import live_files
-from airflow_delta.spark.writer.statistics import IndexedColumn, file_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -40,14 +40,13 @@ from airflow_delta.engine.errors import (
     InvalidArgumentError,
 )
 from airflow_delta.engine.features.column_mapping import mapping_mode
-from airflow_delta.engine.features.feature import Support
 from airflow_delta.engine.features.protocol import Operation, check_writable
-from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.maintenance.drop_feature.narrow_types import find_files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewritable
 from airflow_delta.engine.maintenance.drop_feature.unmapping import OPERATION as UNMAPPING
 from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
+from airflow_delta.engine.maintenance.optimize.rules import ENFORCED
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.feature_usage import files_with
@@ -68,13 +67,6 @@ _BATCH_BYTES = 256 << 30
 
 A conflict or a killed job can waste as much work.
 """
-
-# Features with rules about values of rows, which copied rows still satisfy; and those with rules
-# about files.
-_OF_FILES = frozenset({"icebergCompatV1", "icebergCompatV2"})
-_OF_ROWS = frozenset(
-    name for name, feature in FEATURES.items() if feature.append is Support.IF_ENFORCED
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +223,7 @@ class _Rewriting:
         is_mapping = self._feature == _MAPPING
         while True:
             tracked = _tracks_rows(self._table.snapshot())
-            enforced = _OF_ROWS - _OF_FILES | (
-                frozenset({ROW_TRACKING}) if tracked else frozenset()
-            )
+            enforced = ENFORCED | (frozenset({ROW_TRACKING}) if tracked else frozenset())
             transaction = self._table.transaction(
                 UNMAPPING if is_mapping else "REORG",
                 operation_parameters=None if is_mapping else {"predicate": [], "applyPurge": True},

@@ -16,6 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import AddFile
+from airflow_delta.engine.data_files.footer_statistics import column_bounds, file_statistics
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
 from airflow_delta.engine.features.identity import IdentityColumn, identity_columns
@@ -30,7 +31,6 @@ from airflow_delta.spark.writer.alignment import AlignedRows, align_rows
 from airflow_delta.spark.writer.identity import with_identities
 from airflow_delta.spark.writer.layout import FileLayout, target_layout
 from airflow_delta.spark.writer.partitioning import NULL_DIRECTORY, partition_values
-from airflow_delta.spark.writer.statistics import column_bounds, file_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,8 +20,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from airflow_delta.engine.data_files.footer_statistics import (
+    IndexedColumn,
+    indexed_by_physical_name,
+    leaf_chunks,
+)
+from airflow_delta.engine.data_files.stored_schema import stored_struct
 from airflow_delta.engine.errors import ConstraintViolationError, UnsupportedFeatureError
-from airflow_delta.engine.features.column_mapping import physical_name, physical_paths
+from airflow_delta.engine.features.column_mapping import physical_name
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_types
 from airflow_delta.engine.model.properties import TableProperties
@@ -33,14 +39,13 @@ from airflow_delta.engine.model.schema import (
     StructField,
     StructType,
 )
-from airflow_delta.spark.reader.columns import quoted, spark_schema, stored_struct
+from airflow_delta.spark.reader.columns import quoted, spark_schema
 from airflow_delta.spark.writer.partitioning import directory_text
-from airflow_delta.spark.writer.statistics import IndexedColumn, indexed_columns, leaf_chunks
 
 if TYPE_CHECKING:
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["FileLayout", "file_layout", "indexed_by_physical_name", "target_layout"]
+__all__ = ["FileLayout", "file_layout", "target_layout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,41 +157,6 @@ def target_layout(target: WriteTarget) -> FileLayout:
         supported=target.supported,
         clustered_by=target.clustered_by,
     )
-
-
-def indexed_by_physical_name(
-    stored: StructType,
-    schema: StructType,
-    properties: TableProperties,
-    mode: str,
-    clustered_by: Sequence[SchemaPath],
-    *,
-    partition_by: tuple[str, ...],
-) -> tuple[IndexedColumn, ...]:
-    """The columns that get statistics, by their physical names.
-
-    The table's properties choose them by logical names; clustering columns have physical names.
-
-    Args:
-        stored: the columns in the files, logical names.
-        schema: the table's schema.
-        properties: its properties.
-        mode: its column mapping mode.
-        clustered_by: the physical paths of its clustering columns.
-        partition_by: its partition columns.
-
-    Raises:
-        InvalidTableError: the properties that choose columns can't be read.
-    """
-    paths = physical_paths(schema, mode)
-    logical = {physical: path for path, physical in paths.items()}
-    columns = indexed_columns(
-        stored,
-        properties,
-        also=[logical.get(path, path) for path in clustered_by],
-        partition_by=partition_by,
-    )
-    return tuple(IndexedColumn(paths[c.path], c.data_type, c.leaf) for c in columns)
 
 
 def _stores_partition_columns(properties: TableProperties, supported: frozenset[str]) -> bool:

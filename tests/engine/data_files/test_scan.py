@@ -9,9 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
-from airflow_delta.engine import LONG, DeltaTable, StructField, StructType
+from airflow_delta.engine import (
+    LONG,
+    STRING,
+    AddFile,
+    ArrayType,
+    DeltaTable,
+    StructField,
+    StructType,
+)
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from tests.deep import deep_but_for
 from tests.row_tables import RowTable, bag, random_table
@@ -167,3 +176,23 @@ def test_a_predicate_that_fails_on_a_row_names_the_file(tmp_path: Path) -> None:
     predicate = pc.field("text").cast(pa.int64()) == 1
     with pytest.raises(InvalidArgumentError, match="can't be evaluated on a row of the data file"):
         snapshot.to_arrow(predicate=predicate)
+
+
+def test_dictionaries_inside_lists_are_read_as_texts(tmp_path: Path) -> None:
+    schema = StructType((StructField("l", ArrayType(STRING)), StructField("d", STRING)))
+    table = DeltaTable.create(str(tmp_path), schema)
+    texts = pa.dictionary(pa.int32(), pa.string())
+    rows = pa.table(
+        {
+            "l": pa.array([["a", "b"], ["c"], ["a"]], pa.list_(texts)),
+            "d": pa.array(["x", None, "y"], texts),
+        }
+    )
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=1)
+    transaction = table.transaction("WRITE")
+    size = (tmp_path / "a.parquet").stat().st_size
+    transaction.add_file(AddFile("a.parquet", {}, size, 1, data_change=True))
+    transaction.commit()
+    found = table.snapshot().to_arrow()
+    assert found.to_pylist() == rows.to_pylist()
+    assert found.schema.field("d").type == pa.string()

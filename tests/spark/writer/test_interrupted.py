@@ -14,7 +14,7 @@ from airflow_delta.engine.errors import CommitOutcomeUnknownError, StorageError
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.spark import delete, read_snapshot, write
 from airflow_delta.spark.dml import removed_rows
-from airflow_delta.spark.writer import new_files
+from airflow_delta.spark.writer import file_writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,9 +48,9 @@ def data_files(table: Path) -> set[str]:
 
 
 STEPS = {
-    "before the data files": (new_files, "write_data_files", False),
-    "after the data files": (new_files, "write_data_files", True),
-    "after their statistics": (new_files, "list_data_files", True),
+    "before the data files": (file_writing, "write_data_files", False),
+    "after the data files": (file_writing, "write_data_files", True),
+    "after their statistics": (file_writing, "list_data_files", True),
     "before the commit": (OptimisticTransaction, "commit", False),
 }
 

@@ -17,10 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.data_files.footer_statistics import (
+    file_statistics,
+    indexed_columns,
+    longer_prefix,
+)
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark import write
-from airflow_delta.spark.writer.statistics import file_statistics, indexed_columns, longer_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

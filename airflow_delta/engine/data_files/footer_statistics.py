@@ -27,6 +27,8 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_delta.engine.arrow.parquet.decimals import decimal_of
+from airflow_delta.engine.features.column_mapping import physical_paths
+from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.statistics_columns import columns_with_statistics
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
@@ -44,6 +46,7 @@ __all__ = [
     "IndexedColumn",
     "column_bounds",
     "file_statistics",
+    "indexed_by_physical_name",
     "indexed_columns",
     "json_text",
     "leaf_chunks",
@@ -105,12 +108,49 @@ def indexed_columns(
     return tuple(leaf for leaf in leaves if leaf.path in chosen)
 
 
+def indexed_by_physical_name(
+    stored: StructType,
+    schema: StructType,
+    properties: TableProperties,
+    mode: str,
+    clustered_by: Sequence[SchemaPath],
+    *,
+    partition_by: tuple[str, ...],
+) -> tuple[IndexedColumn, ...]:
+    """The columns that get statistics, by their physical names.
+
+    The table's properties choose them by logical names; clustering columns have physical names.
+
+    Args:
+        stored: the columns in the files, logical names.
+        schema: the table's schema.
+        properties: its properties.
+        mode: its column mapping mode.
+        clustered_by: the physical paths of its clustering columns.
+        partition_by: its partition columns.
+
+    Raises:
+        InvalidTableError: the properties that choose columns can't be read.
+    """
+    paths = physical_paths(schema, mode)
+    logical = {physical: path for path, physical in paths.items()}
+    columns = indexed_columns(
+        stored,
+        properties,
+        also=[logical.get(path, path) for path in clustered_by],
+        partition_by=partition_by,
+    )
+    return tuple(IndexedColumn(paths[c.path], c.data_type, c.leaf) for c in columns)
+
+
 def file_statistics(
     metadata: Any,
     columns: Sequence[IndexedColumn],
     *,
     prefix: int = PREFIX_CHARACTERS,
     states_tight_bounds: bool = False,
+    known_bounds: Mapping[SchemaPath, tuple[Any, Any] | None] | None = None,
+    absent: Collection[SchemaPath] = (),
 ) -> str:
     """The ``stats`` of a data file.
 
@@ -120,6 +160,9 @@ def file_statistics(
         prefix: the characters to which strings are truncated.
         states_tight_bounds: whether to say that the bounds are tight, as writers of tables with
             deletion vectors do.
+        known_bounds: minimum and maximum by the paths of columns, instead of those of the footer; None for
+            no bounds. Some writers leave NaN out of the footer.
+        absent: the paths of columns that the file lacks, so that they are null in all rows.
 
     Returns:
         JSON text with ``numRecords``, ``minValues``, ``maxValues`` and ``nullCount``.
@@ -135,11 +178,16 @@ def file_statistics(
         nulls = _null_count(chunks)
         if nulls is not None:
             _put(null_counts, column.path, nulls)
-        bounds = _bounds(chunks, column.data_type)
+        if known_bounds and column.path in known_bounds:
+            bounds = known_bounds[column.path]
+        else:
+            bounds = _bounds(chunks, column.data_type)
         shown = None if bounds is None else _shown(*bounds, column.data_type, prefix)
         if shown is not None:
             _put(minimums, column.path, shown[0])
             _put(maximums, column.path, shown[1])
+    for path in absent:
+        _put(null_counts, path, metadata.num_rows)
     return json_text(
         {
             "numRecords": metadata.num_rows,

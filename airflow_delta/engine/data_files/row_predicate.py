@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from airflow_delta.engine.errors import InvalidArgumentError
 
-__all__ = ["RowFilter"]
+__all__ = ["RowPredicate"]
 
 _MASK = "mask"
 
 
-class RowFilter:
+class RowPredicate:
     """Finds the rows for which a predicate is true. Several threads may use it.
 
     Args:

@@ -1,0 +1,316 @@
+"""Carry out the plan of an optimization: write the new files in threads, and commit them.
+
+A run goes in rounds of some gigabytes. A round writes the new files of its bins, and commits them at once.
+So a run that is stopped has lost one round at most, and the next run goes on.
+
+**Concurrent commits.** Appends never conflict. If another commit removes one of the files of a bin, or
+deletes rows of it, the bin is left out, and its new files are deleted; the others are committed. If the
+schema changes meanwhile, the rest of the run is given up.
+
+PROTOCOL.md, "Add File and Remove File": all actions have ``dataChange`` = false, because no row changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
+from airflow_delta.engine.arrow.numpy_arrays import Int64Vector, int64_view
+from airflow_delta.engine.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    DeltaError,
+)
+from airflow_delta.engine.maintenance.optimize.bin_writer import BinWriter
+from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
+from airflow_delta.engine.maintenance.optimize.plan import BIN, OptimizePlan, enforced_features
+from airflow_delta.engine.maintenance.optimize.same_form import check_same_form
+from airflow_delta.engine.maintenance.optimize.target import FileTarget
+from airflow_delta.engine.replay.file_filter import FilesAmong
+from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.file_access import FileAccess
+from airflow_delta.engine.transaction.commit_loop import pause
+from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+__all__ = ["OptimizeResult", "execute_optimization"]
+
+_MOST_THREADS = 4
+_MOST_CONFLICTS = 20
+"""The number of failed commits in a row after which a run gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeResult:
+    """What was done.
+
+    Attributes:
+        plan: what was planned.
+        version: the version of the last commit; None for none.
+        num_commits: the number of commits.
+        num_removed: the number of files that were rewritten.
+        bytes_removed: their total size.
+        num_added: the number of new files.
+        bytes_added: their total size.
+        num_copied: how many new files were made by copying row groups.
+        num_lost: the planned files that aren't rewritten, because others have changed one of their bin.
+    """
+
+    plan: OptimizePlan
+    version: int | None = None
+    num_commits: int = 0
+    num_removed: int = 0
+    bytes_removed: int = 0
+    num_added: int = 0
+    bytes_added: int = 0
+    num_copied: int = 0
+    num_lost: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was done as plain JSON values.
+
+        Returns:
+            ``version`` (of the last commit, or the planned one), ``commits``, ``files_removed``,
+            ``bytes_removed``, ``files_added``, ``bytes_added``, ``files_copied``, ``files_lost``, and the
+            ``plan`` (see `OptimizePlan.to_dict`).
+        """
+        return {
+            "version": self.plan.version if self.version is None else self.version,
+            "commits": self.num_commits,
+            "files_removed": self.num_removed,
+            "bytes_removed": self.bytes_removed,
+            "files_added": self.num_added,
+            "bytes_added": self.bytes_added,
+            "files_copied": self.num_copied,
+            "files_lost": self.num_lost,
+            "plan": self.plan.to_dict(),
+        }
+
+
+def execute_optimization(
+    begin: Callable[[str, Mapping[str, Any], Sequence[str]], OptimisticTransaction],
+    access: FileAccess,
+    snapshot: Snapshot,
+    plan: OptimizePlan,
+) -> OptimizeResult:
+    """Rewrite the files of a plan.
+
+    Args:
+        begin: begins a transaction on the newest version: operation, parameters, enforced features.
+        access: opens the files of the table.
+        snapshot: the version of the plan.
+        plan: the plan.
+
+    Raises:
+        DataFileError: a data file is damaged, or isn't as in the log. Facts: path.
+        MissingFilesError: a data file doesn't exist. Facts: path.
+        MetadataChangedError, ProtocolChangedError: others have changed the table in a way that new files
+            would have to follow.
+        CommitConflictError: others were faster, twenty times in a row.
+        CommitOutcomeUnknownError: the store failed; the last commit may have been made.
+        DeltaError: the table can't be read or written.
+    """
+    result = OptimizeResult(plan)
+    if not plan.num_bins:
+        return result
+    target = FileTarget.of(snapshot, max_file_size=plan.settings.max_file_size)
+    run = _Run(begin, access, snapshot, plan, target)
+    try:
+        for bins in run.rounds():
+            result = run.commit(run.write(bins), result)
+    except BaseException:
+        run.new_files.delete_uncommitted()
+        raise
+    return result
+
+
+class _Run:
+    """One execution of a plan."""
+
+    def __init__(
+        self,
+        begin: Callable[[str, Mapping[str, Any], Sequence[str]], OptimisticTransaction],
+        access: FileAccess,
+        snapshot: Snapshot,
+        plan: OptimizePlan,
+        target: FileTarget,
+    ) -> None:
+        self._begin = begin
+        self._access = access
+        self._snapshot = snapshot
+        self._plan = plan
+        self._target = target
+        self.new_files = NewFiles(access.storage, target)
+
+    def rounds(self) -> Iterator[list[pa.Table]]:
+        """The bins of each round: the files of each bin, with all columns of ``add``."""
+        numbers = int64_view(self._plan.files[BIN].combine_chunks())
+        sizes = int64_view(self._plan.files["size"].combine_chunks())
+        starts = np.concatenate((np.flatnonzero(np.diff(numbers, prepend=-1)), [len(numbers)]))
+        first = 0
+        while first < len(starts) - 1:
+            end = _end_of_round(starts, sizes, first, self._plan.settings.commit_bytes)
+            files = self._plan.files.slice(starts[first], starts[end] - starts[first])
+            adds = self._adds(files)
+            yield [
+                adds.slice(start - starts[first], stop - start)
+                for start, stop in zip(starts[first:end], starts[first + 1 : end + 1], strict=True)
+            ]
+            first = end
+
+    def write(self, bins: Sequence[pa.Table]) -> list[Rewritten]:
+        """Write the new files of a round, several bins at once."""
+        threads = min(max(os.cpu_count() or 1, 2), _MOST_THREADS, len(bins))
+        stopped = Event()
+
+        def _write(part: Sequence[pa.Table]) -> list[Rewritten]:
+            # Not more files at once than there are threads.
+            writer = BinWriter(
+                self._access,
+                self._target,
+                self.new_files,
+                threads=1 if threads > 1 else 2,
+            )
+            try:
+                return list(writer.write(_until(stopped, part)))
+            except BaseException:
+                stopped.set()
+                raise
+
+        if threads == 1:
+            return _write(bins)
+        with ThreadPoolExecutor(threads, thread_name_prefix="delta-optimize") as pool:
+            found = list(pool.map(_write, _split(bins, threads)))
+        return [rewritten for part in found for rewritten in part]
+
+    def commit(self, done: Sequence[Rewritten], result: OptimizeResult) -> OptimizeResult:
+        """Commit a round, without the bins that others have changed meanwhile."""
+        conflicts = 0
+        while True:
+            transaction = self._transaction()
+            kept = _still_live(transaction.base, done)
+            lost = [each for each in done if each not in kept]
+            if lost:
+                self.new_files.delete([add for each in lost for add in each.adds])
+                files = sum(len(each.sources) for each in lost)
+                result = replace(result, num_lost=result.num_lost + files)
+                done = kept
+            if not done:
+                return result
+            metrics = _stage(transaction, done)
+            try:
+                commit = transaction.commit(operation_metrics=metrics)
+            except CommitConflictError:
+                conflicts += 1
+                if conflicts == _MOST_CONFLICTS:
+                    raise
+                pause(conflicts)
+                continue
+            except BaseException as error:
+                if isinstance(error, CommitOutcomeUnknownError) or not isinstance(
+                    error, DeltaError
+                ):
+                    # The commit may have been made, and then the table has the files.
+                    self.new_files.keep([add for each in done for add in each.adds])
+                raise
+            self.new_files.keep([add for each in done for add in each.adds])
+            return replace(
+                result,
+                version=commit.version,
+                num_commits=result.num_commits + 1,
+                num_removed=result.num_removed + metrics["numRemovedFiles"],
+                bytes_removed=result.bytes_removed + metrics["numRemovedBytes"],
+                num_added=result.num_added + metrics["numAddedFiles"],
+                bytes_added=result.bytes_added + metrics["numAddedBytes"],
+                num_copied=result.num_copied + sum(each.num_copied for each in done),
+            )
+
+    def _transaction(self) -> OptimisticTransaction:
+        settings = self._plan.settings
+        predicate = [] if settings.condition is None else [settings.condition]
+        operation, parameters = (
+            ("REORG", {"predicate": predicate, "applyPurge": True})
+            if settings.purge
+            else ("OPTIMIZE", {"predicate": predicate, "zOrderBy": [], "auto": False})
+        )
+        transaction = self._begin(operation, parameters, enforced_features(self._snapshot))
+        check_same_form(self._snapshot, transaction.base)
+        return transaction
+
+    def _adds(self, files: pa.Table) -> pa.Table:
+        """The adds of planned files, in their order."""
+        table = self._snapshot.table
+        keys = file_keys(files, table=table).combine_chunks()
+        found = self._snapshot.state.live_adds(row_filter=FilesAmong(keys, table=table))
+        found_keys = file_keys(found, table=table).combine_chunks()
+        return found.take(pc.index_in(keys, value_set=found_keys)).combine_chunks()
+
+
+def _end_of_round(starts: npt.NDArray[np.int64], sizes: Int64Vector, first: int, most: int) -> int:
+    """The first bin after a round that begins with a bin, and has at least that one."""
+    ends = np.cumsum(sizes[starts[first] :])
+    fitting = int(np.searchsorted(ends, most, side="right")) + int(starts[first])
+    return max(first + 1, int(np.searchsorted(starts, fitting, side="right")) - 1)
+
+
+def _split(bins: Sequence[pa.Table], parts: int) -> list[Sequence[pa.Table]]:
+    """Split bins into parts of about the same size, in order: those of a partition stay together."""
+    sizes = np.cumsum([pc.sum(each["size"]).as_py() for each in bins])
+    ends = np.searchsorted(sizes, sizes[-1] * np.arange(1, parts) / parts, side="left") + 1
+    bounds = [0, *np.minimum(ends, len(bins)).tolist(), len(bins)]
+    found = [bins[start:end] for start, end in itertools.pairwise(bounds)]
+    return [part for part in found if part]
+
+
+def _until(stopped: Event, bins: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    """The bins, until another thread has failed. What is missing then isn't committed."""
+    for each in bins:
+        if stopped.is_set():
+            return
+        yield each
+
+
+def _still_live(base: Snapshot, done: Sequence[Rewritten]) -> list[Rewritten]:
+    """What is still to be committed: its files are in the table with the same deletion vectors."""
+    keys = [file_keys(each.sources, table=base.table) for each in done]
+    wanted = pa.chunked_array([chunk for each in keys for chunk in each.chunks], pa.string())
+    live = base.state.live_adds(FILE_KEY_COLUMNS, row_filter=FilesAmong(wanted, table=base.table))
+    found = file_keys(live, table=base.table).combine_chunks()
+    return [
+        each
+        for each, own in zip(done, keys, strict=True)
+        if pc.all(pc.is_in(own, value_set=found)).as_py()
+    ]
+
+
+def _stage(transaction: OptimisticTransaction, done: Sequence[Rewritten]) -> dict[str, int]:
+    """Stage the removed and the added files, and return the metrics, as Delta Spark has them."""
+    sources = pa.concat_tables([each.sources for each in done])
+    adds = [add for each in done for add in each.adds]
+    transaction.add_files(adds)
+    transaction.remove_files(sources.select(FILE_KEY_COLUMNS), data_change=False)
+    sizes = sorted(add.size for add in adds)
+    metrics = {
+        "numRemovedFiles": len(sources),
+        "numRemovedBytes": pc.sum(sources["size"]).as_py(),
+        "numAddedFiles": len(adds),
+        "numAddedBytes": sum(sizes),
+        "numDeletionVectorsRemoved": len(sources) - sources["deletionVector"].null_count,
+    }
+    if sizes:
+        count = len(sizes)
+        quarters = {"p25": count // 4, "p50": count // 2, "p75": 3 * count // 4}
+        metrics.update({f"{name}FileSize": sizes[index] for name, index in quarters.items()})
+        metrics.update(minFileSize=sizes[0], maxFileSize=sizes[-1])
+    return metrics

@@ -1,0 +1,110 @@
+"""The new data files of an optimization: how they are created, described, and deleted if it fails."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from airflow_delta.engine.errors import DeltaWarning, StorageError
+from airflow_delta.engine.maintenance.optimize.plan import TARGET_SIZE_TAG
+from airflow_delta.engine.maintenance.optimize.target import FileTarget
+from airflow_delta.engine.model.actions import AddFile
+from airflow_delta.engine.model.paths import decode_path, encode_path
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["NewFiles", "Rewritten"]
+
+
+class NewFiles:
+    """Creates the new data files of a run, and deletes those that nobody needs. Several threads may use it.
+
+    Args:
+        storage: the table's storage.
+        target: what new files look like.
+    """
+
+    def __init__(self, storage: Storage, target: FileTarget) -> None:
+        self._storage = storage
+        self._target = target
+        self._uncommitted: set[str] = set()
+        self._lock = Lock()
+
+    def create(self, directory: str) -> tuple[str, AbstractContextManager[BinaryIO]]:
+        """Begin a new file.
+
+        Args:
+            directory: the directory below the table's root, with a slash at its end; empty for the root.
+
+        Returns:
+            Its path, and the context in which it is written; it is published at the end.
+        """
+        path = f"{directory}part-00000-{uuid.uuid4()}.c000.{self._target.compression}.parquet"
+        with self._lock:
+            self._uncommitted.add(path)
+        # The name is new. Replacing needs no answer of the store to a request that was repeated.
+        return path, self._storage.writer(path, overwrite=True)
+
+    def describe(self, path: str, *, like: Mapping[str, Any], stats: str) -> AddFile:
+        """Make the ``add`` of a new file.
+
+        Args:
+            path: the path from `create`.
+            like: the ``add`` of a file of the same partition.
+            stats: the statistics.
+        """
+        info = self._storage.head(path)
+        return AddFile(
+            path=encode_path(path),
+            partition_values=dict(like["partitionValues"]),
+            size=info.size,
+            modification_time=info.modified_ms,
+            data_change=False,
+            stats=stats,
+            tags={TARGET_SIZE_TAG: str(self._target.max_file_size)},
+        )
+
+    def keep(self, files: Iterable[AddFile]) -> None:
+        """Record that files are, or may be, part of the table."""
+        with self._lock:
+            self._uncommitted.difference_update(decode_path(file.path) for file in files)
+
+    def delete(self, files: Iterable[AddFile]) -> None:
+        """Delete files that won't be committed; warn if the store fails, because a vacuum will do it."""
+        self._delete([decode_path(file.path) for file in files])
+
+    def delete_uncommitted(self) -> None:
+        """Delete all files that aren't kept; see `delete`."""
+        with self._lock:
+            paths = sorted(self._uncommitted)
+        self._delete(paths)
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        try:
+            self._storage.delete(paths)
+        except StorageError as error:
+            left = f"{len(paths)} new files that nobody needs couldn't be deleted: {error.message}"
+            warnings.warn(DeltaWarning(f"{self._storage.root}: {left}"), stacklevel=2)
+        with self._lock:
+            self._uncommitted.difference_update(paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Bins, and the new files with their rows.
+
+    Attributes:
+        sources: the files of the bins: the columns of ``add``.
+        adds: the new files; none if all rows are deleted.
+        num_copied: how many of them were made by copying row groups.
+    """
+
+    sources: pa.Table
+    adds: tuple[AddFile, ...]
+    num_copied: int = 0

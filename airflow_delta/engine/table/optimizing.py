@@ -1,0 +1,105 @@
+"""The methods of `DeltaTable` that rewrite data files without changing rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta.engine.table.base import TableBase
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.maintenance.optimize.execution import OptimizeResult
+    from airflow_delta.engine.scan.predicates.reading import PredicateLike
+    from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+__all__ = ["OptimizeMethods"]
+
+
+class OptimizeMethods(TableBase):
+    """Give the data files of a table a good size."""
+
+    def optimize(
+        self,
+        where: PredicateLike | None = None,
+        *,
+        min_file_size: int | None = None,
+        max_file_size: int | None = None,
+        max_deleted_ratio: float | None = None,
+        purge: bool = False,
+        max_bytes: int | None = None,
+        commit_bytes: int | None = None,
+        dry_run: bool = False,
+    ) -> OptimizeResult:
+        """Rewrite small files, and files with many deleted rows, as files of a good size.
+
+        The rows stay the same, with their row ids. Concurrent appends don't conflict. Files that others
+        change meanwhile are left out.
+
+        Args:
+            where: a condition over partition columns that chooses the files; see `Snapshot.files` for its
+                forms. None for all files.
+            min_file_size: files of fewer bytes are rewritten together; None for half of ``max_file_size``.
+            max_file_size: the size of new files in bytes, nearly; None for ``delta.targetFileSize``, or
+                128 MiB.
+            max_deleted_ratio: a file with a larger part of deleted rows is rewritten, even alone; None for
+                0.05.
+            purge: rewrite just the files with deleted rows, however few.
+            max_bytes: the most bytes of files to rewrite in this run; None for any number. The rest is left
+                to another run.
+            commit_bytes: the bytes of files after which what is done is committed; None for 16 GiB. If a
+                run fails, its earlier commits stay.
+            dry_run: only plan.
+
+        Raises:
+            InvalidArgumentError: an argument makes no sense, or the condition isn't about partition columns
+                alone.
+            UnsupportedFeatureError: the engine can't write such files.
+            DataFileError: a data file is damaged, or isn't as in the log. Facts: path.
+            MissingFilesError: a data file doesn't exist. Facts: path.
+            MetadataChangedError, ProtocolChangedError: others have changed the columns, or the protocol.
+            CommitConflictError: others were faster, twenty times in a row.
+            CommitOutcomeUnknownError: the store failed, and the last commit may have been made.
+            StorageError: the store failed.
+            DeltaError: the log is damaged.
+        """
+        from airflow_delta.engine.maintenance.optimize.execution import (
+            OptimizeResult,
+            execute_optimization,
+        )
+        from airflow_delta.engine.maintenance.optimize.plan import plan_compaction
+        from airflow_delta.engine.maintenance.optimize.settings import (
+            OptimizeRequest,
+            OptimizeSettings,
+        )
+
+        request = OptimizeRequest(
+            where,
+            min_file_size,
+            max_file_size,
+            max_deleted_ratio,
+            purge,
+            max_bytes,
+            commit_bytes,
+        )
+        snapshot = self._newest.get()
+        plan = plan_compaction(snapshot, OptimizeSettings.of(request, snapshot))
+        if dry_run:
+            return OptimizeResult(plan)
+        return execute_optimization(self._begin, self.file_access, snapshot, plan)
+
+    def _begin(
+        self, operation: str, parameters: Mapping[str, Any], enforces: Sequence[str]
+    ) -> OptimisticTransaction:
+        from airflow_delta.engine.transaction.commit_loop import monotonic_s
+        from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+        newest_at_s = monotonic_s()
+        return OptimisticTransaction(
+            self.storage,
+            self._newest.get(),
+            operation,
+            operation_parameters=parameters,
+            enforces=enforces,
+            newest_at_s=newest_at_s,
+            owners=self._owners,
+        )

@@ -1,0 +1,58 @@
+"""Golden tables, optimized: their rows stay, or the engine refuses by a typed error and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import DeltaError
+from tests.conftest import golden_manifest
+from tests.deep import deep_but_for
+from tests.row_tables import bag
+
+CASES = [
+    case["name"]
+    for case in golden_manifest()
+    if case["expect"] != "error" and not case.get("data_files_missing")
+]
+KEPT = [
+    "data-reader-nested-struct",
+    "column-mapping-id",
+    "partitioned-table-with-dv-large",
+    "type-widening",
+    "table-with-dv-small",
+]
+
+
+@pytest.mark.parametrize("name", deep_but_for(CASES, *(name for name in KEPT if name in CASES)))
+def test_rows_stay(golden_copy: Callable[[str], Path], name: str) -> None:
+    root = golden_copy(name)
+    table = DeltaTable(str(root))
+    try:
+        before = table.snapshot()
+        rows = before.to_arrow()
+    except DeltaError:  # A variant, or metadata without a schema and without files.
+        assert is_refused_or_idle(table)
+        return
+    try:
+        done = [table.optimize(), table.optimize(purge=True)]
+    except DeltaError:
+        assert table.latest_version() == before.version
+        assert bag(table.snapshot().to_arrow().to_pylist()) == bag(rows.to_pylist())
+        return
+    after = table.snapshot()
+    assert after.version == before.version + sum(each.num_commits for each in done)
+    assert bag(after.to_arrow().to_pylist()) == bag(rows.to_pylist())
+    assert (after.schema, after.metadata) == (before.schema, before.metadata)
+    again = [table.optimize(), table.optimize(purge=True)]
+    assert [each.num_commits for each in again] == [0, 0]
+
+
+def is_refused_or_idle(table: DeltaTable) -> bool:
+    try:
+        return table.optimize().num_commits == 0
+    except DeltaError:
+        return True
