@@ -7,7 +7,16 @@ from typing import Any, TypeAlias
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
-__all__ = ["Tree", "analyzed_condition", "catalyst", "conjuncts", "is_fixed", "kind", "operands"]
+__all__ = [
+    "Tree",
+    "analyzed_condition",
+    "catalyst",
+    "condition_text",
+    "conjuncts",
+    "is_fixed",
+    "kind",
+    "operands",
+]
 
 Tree: TypeAlias = Any
 """A Catalyst tree in the JVM."""
@@ -35,6 +44,15 @@ def catalyst(spark: SparkSession) -> Any:
     """Catalyst's package in the JVM."""
     jvm: Any = spark._jvm  # noqa: SLF001
     return jvm.org.apache.spark.sql.catalyst
+
+
+def condition_text(condition: Column | str) -> str:
+    """A condition as text for messages; of a Column, as Spark shows it."""
+    if isinstance(condition, str):
+        return condition
+    # The text of the Column itself is Column<'…'>.
+    node: Any = condition._jc  # noqa: SLF001
+    return str(node.toString())
 
 
 def conjuncts(condition: Tree) -> list[Tree]:

@@ -16,6 +16,7 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.spark.dml.assignments import Assignments, MissingMembers, parse_assignments
+from airflow_delta.spark.reader.catalyst import condition_text
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
 
@@ -69,7 +70,7 @@ class MergeClause:
 
     def to_json(self) -> dict[str, str]:
         """The clause in ``operationParameters``, as Delta Spark writes it."""
-        predicate = {} if self.condition is None else {"predicate": str(self.condition)}
+        predicate = {} if self.condition is None else {"predicate": condition_text(self.condition)}
         return {**predicate, "actionType": self.then}
 
 

@@ -46,6 +46,7 @@ from airflow_delta.spark.dml.new_values import assign, old_values
 from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
 from airflow_delta.spark.dml.update import row_ids_of
+from airflow_delta.spark.reader.catalyst import condition_text
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, OWN_PREFIX, SnapshotReader
 from airflow_delta.spark.writer.alignment import AlignedRows
@@ -93,7 +94,7 @@ class MergeAttempt:
         if (earlier := earlier_version(self.table, self.txn)) is not None:
             return MergeResult(earlier, written=False)
         target = self._evolved(begun)
-        with NewFiles(self.table.storage) as new_files:
+        with NewFiles(self.table) as new_files:
             staged = _Staging(self, target, new_files).stage()
             changes = target.metadata != begun.metadata or staged.changes_table
             if not changes and self.txn is None:
@@ -115,7 +116,7 @@ class MergeAttempt:
             name: [clause.to_json() for clause in self.of(when).values()]
             for name, when in names.items()
         }
-        return {"predicate": [str(self.on)], **lists}
+        return {"predicate": [condition_text(self.on)], **lists}
 
     def _evolved(self, begun: WriteTarget) -> WriteTarget:
         """The table with the columns of the source that it lacks, if it is to get them."""
