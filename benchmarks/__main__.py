@@ -18,7 +18,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [job.name for job in JOBS]
     parser.add_argument("jobs", nargs="*", metavar="JOB", help=f"of {', '.join(names)}")
-    parser.add_argument("--actions", type=int, default=1_000_000, help="adds in the log")
+    parser.add_argument(
+        "--actions", type=int, help="adds in the log, or rows; by default a million"
+    )
     parser.add_argument("--repeats", type=int, default=5, help="runs of each side")
     parser.add_argument("--work", type=Path, help="keeps the tables from one call to the next")
     arguments = parser.parse_args()
@@ -29,13 +31,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         work = arguments.work or Path(scratch)
         work.mkdir(parents=True, exist_ok=True)
-        print(f"Python {platform.python_version()}, {arguments.actions:,} actions, ", end="")
-        print(f"medians of {arguments.repeats}\n")
+        actions = f"{arguments.actions:,} actions, " if arguments.actions else ""
+        print(f"Python {platform.python_version()}, {actions}medians of {arguments.repeats}\n")
         print("| job | ours | peer | time ratio | memory ratio | other ratios |")
         print("|---|---|---|---|---|---|")
         for job in JOBS:
             if job.name in named:
-                _print(run_job(job, work, arguments.actions, arguments.repeats))
+                _print(run_job(job, work, arguments.actions or job.actions, arguments.repeats))
 
 
 def _print(result: Result) -> None:

@@ -82,6 +82,7 @@ class Job:
         whole: whether the clock runs for the whole process, from its start to its end.
         only_by_name: whether it runs only if it is named on the command line, because it takes long
             or needs Delta Spark.
+        actions: the number of actions, or rows, unless the command line has one.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Job:
     fresh: bool = False
     whole: bool = False
     only_by_name: bool = False
+    actions: int = 1_000_000
 
     def side(self, name: str) -> Side:
         """The side of a name."""

@@ -11,6 +11,7 @@ from benchmarks.jobs import (
     reading,
     spark_checkpoints,
     spark_reading,
+    spark_writing,
     time_travel,
     vacuum,
 )
@@ -23,6 +24,7 @@ JOBS: tuple[Job, ...] = (
     *time_travel.JOBS,
     *spark_checkpoints.JOBS,
     *spark_reading.JOBS,
+    *spark_writing.JOBS,
     *commits.JOBS,
     *managed_commits.JOBS,
     *vacuum.JOBS,
