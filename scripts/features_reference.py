@@ -8,9 +8,6 @@ from airflow_delta.engine.features.feature import Drop, Feature, Support
 from airflow_delta.engine.features.registry import FEATURES
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "features.md"
-_SPARK_LIMITS = {"icebergCompatV2": "yes, without arrays and maps"}
-"""See `airflow_delta.spark.writer.layout`."""
-
 HEADER = """\
 # Table features
 
@@ -49,10 +46,8 @@ def page() -> str:
 
 
 def _spark(feature: Feature) -> str:
-    """What the Spark writer does: all that the engine commits, with the exceptions of its layout."""
-    if feature.append is Support.NO:
-        return "no"
-    return _SPARK_LIMITS.get(feature.name, "yes")
+    """What the Spark writer does: all that the engine commits."""
+    return "no" if feature.append is Support.NO else "yes"
 
 
 def _dropping(feature: Feature) -> str:

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_delta.spark.alterations.iceberg import IcebergCompatResult, enable_iceberg_compat
     from airflow_delta.spark.alterations.row_rules import add_constraint, set_not_null
     from airflow_delta.spark.changes.read import read_changes
     from airflow_delta.spark.dml.delete import DeleteResult, delete
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeleteResult",
+    "IcebergCompatResult",
     "MergeBuilder",
     "MergeResult",
     "UpdateResult",
     "WriteResult",
     "add_constraint",
     "delete",
+    "enable_iceberg_compat",
     "merge",
     "profile_snapshot",
     "read_changes",
@@ -47,12 +50,14 @@ __all__ = [
 
 _HOMES = {
     "DeleteResult": "dml.delete",
+    "IcebergCompatResult": "alterations.iceberg",
     "MergeBuilder": "dml.merge.merge",
     "MergeResult": "dml.merge.result",
     "UpdateResult": "dml.update",
     "WriteResult": "writer.write",
     "add_constraint": "alterations.row_rules",
     "delete": "dml.delete",
+    "enable_iceberg_compat": "alterations.iceberg",
     "merge": "dml.merge.merge",
     "profile_snapshot": "profile.profiling",
     "read_changes": "changes.read",

@@ -12,6 +12,7 @@ from benchmarks.jobs import (
     spark_checkpoints,
     spark_reading,
     spark_row_changes,
+    spark_writing,
     time_travel,
     vacuum,
 )
@@ -25,6 +26,7 @@ JOBS: tuple[Job, ...] = (
     *spark_checkpoints.JOBS,
     *spark_reading.JOBS,
     *spark_row_changes.JOBS,
+    *spark_writing.JOBS,
     *commits.JOBS,
     *managed_commits.JOBS,
     *vacuum.JOBS,

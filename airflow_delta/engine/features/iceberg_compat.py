@@ -26,9 +26,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from airflow_delta.engine.errors import InvalidTableError
-from airflow_delta.engine.features.column_mapping import ID, PHYSICAL_NAME
-from airflow_delta.engine.features.nested_ids import NESTED_IDS, nested_paths
-from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, all_types
+from airflow_delta.engine.features.column_mapping import ID
+from airflow_delta.engine.features.nested_ids import NESTED_IDS, nested_ids_of, nested_paths
+from airflow_delta.engine.features.schema_walk import all_fields, all_types
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
     BINARY,
@@ -53,9 +53,6 @@ from airflow_delta.engine.model.schema import (
 )
 
 __all__ = ["check_iceberg_compat", "iceberg_compat_version"]
-
-_NESTED_IDS_KEYS = ("parquet.field.nested.ids", NESTED_IDS)
-"""The key in the specification and the one in use; see `nested_ids`."""
 
 _V2_TYPES: frozenset[DataType] = frozenset(
     {
@@ -169,7 +166,7 @@ def _missing_ids(schema: StructType) -> Iterator[str]:
         if type(number := field.metadata.get(ID)) is int:
             owners[number] = ".".join(path)
     for path, field in fields:
-        ids = _nested_ids(field)
+        ids = nested_ids_of(field)
         for nested in nested_paths(field.data_type):
             name = ".".join((*path, *nested))
             number = ids.get(nested)
@@ -182,19 +179,3 @@ def _missing_ids(schema: StructType) -> Iterator[str]:
                 yield f"{name} and {owners[number]} share the id {number}; give each its own"
             else:
                 owners[number] = name
-
-
-def _nested_ids(field: StructField) -> Mapping[SchemaPath, int]:
-    """The ids of nested fields in a column's metadata, by their path below the column.
-
-    In the specification their names begin with the column's name, in Delta Spark with its physical name.
-    """
-    starts = [f"{field.metadata.get(PHYSICAL_NAME)}.", f"{field.name}."]
-    found: dict[SchemaPath, int] = {}
-    for key in _NESTED_IDS_KEYS:
-        ids = field.metadata.get(key)
-        for name, number in ids.items() if isinstance(ids, Mapping) else ():
-            start = next((start for start in starts if name.startswith(start)), None)
-            if start is not None and type(number) is int and 0 <= number < 1 << 31:
-                found[tuple(name.removeprefix(start).split("."))] = number
-    return found

@@ -19,14 +19,82 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_delta.engine.features.column_mapping import physical_name
+from airflow_delta.engine.features.column_mapping import PHYSICAL_NAME, physical_name
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, map_fields
 from airflow_delta.engine.model.schema import ArrayType, DataType, MapType, StructField, StructType
 
-__all__ = ["NESTED_IDS", "assign_nested_ids", "highest_nested_id", "nested_paths"]
+__all__ = [
+    "NESTED_IDS",
+    "assign_nested_ids",
+    "highest_nested_id",
+    "nested_ids_of",
+    "nested_paths",
+    "parquet_field_ids",
+]
 
 NESTED_IDS = "delta.columnMapping.nested.ids"
 """The key of the ids in a column's metadata."""
+
+
+_KEYS = ("parquet.field.nested.ids", NESTED_IDS)
+"""The key in the specification, and the one in use."""
+
+
+def nested_ids_of(field: StructField) -> Mapping[SchemaPath, int]:
+    """The ids of nested fields in a column's metadata, by their path below the column.
+
+    In the specification their names begin with the column's name, in Delta Spark with its physical name.
+    """
+    starts = [f"{field.metadata.get(PHYSICAL_NAME)}.", f"{field.name}."]
+    found: dict[SchemaPath, int] = {}
+    for key in _KEYS:
+        ids = field.metadata.get(key)
+        for name, number in ids.items() if isinstance(ids, Mapping) else ():
+            start = next((start for start in starts if name.startswith(start)), None)
+            if start is not None and type(number) is int and 0 <= number < 1 << 31:
+                found[tuple(name.removeprefix(start).split("."))] = number
+    return found
+
+
+def parquet_field_ids(schema: StructType, mode: str) -> Iterator[tuple[SchemaPath, int]]:
+    """The ids of elements, keys and values, by the paths of their nodes in data files.
+
+    Args:
+        schema: the columns in the files, logical names.
+        mode: the column mapping mode.
+    """
+    for field in schema:
+        yield from _field_ids(
+            field.data_type, (physical_name(field, mode),), (), nested_ids_of(field), mode
+        )
+
+
+def _field_ids(
+    data_type: DataType,
+    path: SchemaPath,
+    below: SchemaPath,
+    ids: Mapping[SchemaPath, int],
+    mode: str,
+) -> Iterator[tuple[SchemaPath, int]]:
+    inner: dict[SchemaPath, DataType] = {}
+    match data_type:
+        case StructType():
+            for nested, number in parquet_field_ids(data_type, mode):
+                yield (*path, *nested), number
+        case ArrayType():
+            inner = {("list", "element"): data_type.element_type}
+        case MapType():
+            inner = {
+                ("key_value", "key"): data_type.key_type,
+                ("key_value", "value"): data_type.value_type,
+            }
+        case _:
+            pass
+    for names, inside in inner.items():
+        here, relative = (*path, *names), (*below, names[-1])
+        if relative in ids:
+            yield here, ids[relative]
+        yield from _field_ids(inside, here, relative, ids, mode)
 
 
 def nested_paths(data_type: DataType) -> Iterator[SchemaPath]:

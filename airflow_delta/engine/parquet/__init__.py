@@ -1,10 +1,11 @@
-"""Read the non-file actions of checkpoints, and copy row groups, with the standard library alone.
+"""Read non-file actions of checkpoints, copy row groups, and edit footers, with the standard library alone.
 
 The rest of the engine imports this module, and none of those below it. It offers
 
 * `read_non_file_rows` for opening a table, where importing pyarrow would take longer than all the rest;
 * `read_stored_file`, `check_pages`, `replace_columns` and `StitchedFile` for writing checkpoints;
 * `read_plain_footer` for data files with types that Arrow restores and then can't read.
+* `footer_start` and `add_field_ids` for data files whose writer can't write all field ids.
 
 If a file isn't exactly as expected, they raise `PyarrowFallback`, and the caller uses pyarrow.
 docs/explanation/why-parquet-footers-are-read-by-hand.md has the reasons.
@@ -14,6 +15,7 @@ docs/explanation/why-parquet-footers-are-read-by-hand.md has the reasons.
 # long, which counts when a table is opened in milliseconds.
 
 from airflow_delta.engine.parquet.fallback import PyarrowFallback
+from airflow_delta.engine.parquet.field_ids import FOOTER_END, add_field_ids, footer_start
 from airflow_delta.engine.parquet.plain_footer import read_plain_footer
 from airflow_delta.engine.parquet.rows import read_non_file_rows
 from airflow_delta.engine.parquet.stitch import StitchedFile, replace_columns
@@ -26,11 +28,14 @@ from airflow_delta.engine.parquet.stored_file import (
 )
 
 __all__ = [
+    "FOOTER_END",
     "PyarrowFallback",
     "StitchedFile",
     "StoredFile",
     "StoredGroup",
+    "add_field_ids",
     "check_pages",
+    "footer_start",
     "parse_stored_file",
     "read_non_file_rows",
     "read_plain_footer",

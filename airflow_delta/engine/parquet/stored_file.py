@@ -30,7 +30,14 @@ from airflow_delta.engine.parquet.footer_fields import (
 )
 from airflow_delta.engine.parquet.thrift import I32, STRUCT, ThriftStruct, decode
 
-__all__ = ["StoredFile", "StoredGroup", "check_pages", "parse_stored_file", "read_stored_file"]
+__all__ = [
+    "StoredFile",
+    "StoredGroup",
+    "check_pages",
+    "footer_start",
+    "parse_stored_file",
+    "read_stored_file",
+]
 
 _END = 8
 """The bytes after the footer: its length, and the magic number."""
@@ -122,7 +129,7 @@ def read_stored_file(source: BinaryIO, *, size: int) -> StoredFile:
         PyarrowFallback: see `StoredFile.from_footer`. Or it is no Parquet file, or has another size.
             Or it has so many small row groups that copying them takes longer than encoding their rows.
     """
-    start = _footer_start(_read(source, max(size - _END, 0), _END), size)
+    start = footer_start(_read(source, max(size - _END, 0), _END), size)
     if size - start > max(_LARGE_FOOTER, size // 4):
         raise PyarrowFallback(f"the footer takes {size - start} of {size} bytes")
     return StoredFile.from_footer(_read(source, start, size - _END - start), end=start)
@@ -138,7 +145,7 @@ def parse_stored_file(data: Any) -> StoredFile:
         PyarrowFallback: see `read_stored_file`.
     """
     content = memoryview(data)
-    start = _footer_start(bytes(content[-_END:]), len(content))
+    start = footer_start(bytes(content[-_END:]), len(content))
     return StoredFile.from_footer(bytes(content[start:-_END]), end=start)
 
 
@@ -191,12 +198,15 @@ def _check_page_header(header: ThriftStruct, known_encodings: set[int]) -> int:
     return values if type_ == _DATA_PAGE else 0
 
 
-def _footer_start(end: bytes, size: int) -> int:
+def footer_start(end: bytes, size: int) -> int:
     """The position of a file's footer.
 
     Args:
-        end: the last bytes of the file.
+        end: the last eight bytes of the file.
         size: the size of the file in bytes.
+
+    Raises:
+        PyarrowFallback: it is no Parquet file.
     """
     length = int.from_bytes(end[:4], "little")
     start = size - _END - length

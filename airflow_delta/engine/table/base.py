@@ -63,6 +63,11 @@ class TableBase:
         return open_storage(self._uri, self._options)
 
     @property
+    def storage_options(self) -> dict[str, str]:
+        """The credentials and settings of the store, which may contain secrets; for other processes."""
+        return dict(self._options)
+
+    @property
     def commit_owners(self) -> CommitOwners:
         """The commit owners that the table may have: those that were given, and the installed ones."""
         return self._owners

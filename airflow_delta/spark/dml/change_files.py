@@ -23,6 +23,7 @@ from airflow_delta.spark.reader.data_files import list_data_files, write_data_fi
 from airflow_delta.spark.runtime.java_errors import storage_errors
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.layout import target_layout
+from airflow_delta.spark.writer.nested_ids import write_nested_ids
 from airflow_delta.spark.writer.partitioning import partition_values
 
 if TYPE_CHECKING:
@@ -104,13 +105,15 @@ def stage_changes(frames: Sequence[DataFrame], target: WriteTarget, new_files: N
         return 0
     storage, directory = new_files.storage, new_files.new_directory(_DIRECTORY)
     layout = target_layout(target)
+    rows = reduce(DataFrame.union, frames)
     with storage_errors(target.table, "write"):
         write_data_files(
-            reduce(DataFrame.union, frames),
+            rows,
             hadoop_path(resolve(storage.root, encode_path(directory))),
             partition_by=layout.directories,
             compression=target.properties.parquet_compression_codec,
         )
+        write_nested_ids(rows.sparkSession, new_files.table, directory, layout.nested_ids)
     files = [file for file in list_data_files(storage, directory) if file.num_rows]
     target.transaction.add_cdc_files(
         [

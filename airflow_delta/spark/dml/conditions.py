@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from airflow_delta.engine.errors import InvalidArgumentError, TableNotFoundError
 from airflow_delta.spark.dml.expressions import check_repeatable
+from airflow_delta.spark.reader.catalyst import Tree, analyzed_condition, condition_text
 from airflow_delta.spark.reader.columns import frame_schema
 from airflow_delta.spark.reader.driver_tables import driver_frame
 from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
+from airflow_delta.spark.reader.generated_partitions import generated_partitions
 from airflow_delta.spark.reader.pruning import (
     pruning_expression,
     unmatched_expression,
@@ -23,11 +28,10 @@ from airflow_delta.spark.reader.pruning import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
+    from airflow_delta.engine import DeltaTable
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["ChosenFiles", "check_condition", "choose_files"]
-
-_NUMBER = "__delta_number"
+__all__ = ["ChosenFiles", "check_condition", "choose_files", "predicate_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ def choose_files(
         return ChosenFiles(live, live.slice(0, 0))
     schema = frame_schema(base.schema)
     referenced = _referenced_columns(spark, schema, condition, target.table)
-    pruning = pruning_expression(spark, schema, condition)
+    generated = generated_partitions(spark, base)
+    pruning = pruning_expression(spark, schema, condition, generated=generated)
     candidates = transaction.read_files(pruning)
     if referenced <= {name.lower() for name in target.partition_by}:
         return ChosenFiles(
@@ -94,12 +99,46 @@ def check_condition(spark: SparkSession, target: WriteTarget, condition: Column 
     _referenced_columns(spark, frame_schema(target.base.schema), condition, target.table)
 
 
+def predicate_text(spark: SparkSession, table: DeltaTable, condition: Column | str) -> str:
+    """A condition as SQL, for the commit.
+
+    Args:
+        spark: the session.
+        table: the table; it needn't exist.
+        condition: the condition.
+
+    Raises:
+        InvalidArgumentError: Spark can't resolve the condition with the columns of the table.
+        DeltaError: the table can't be read.
+    """
+    if isinstance(condition, str):
+        return condition
+    try:
+        schema = frame_schema(table.snapshot().schema)
+    except TableNotFoundError:
+        return condition_text(condition)
+    return str(_analyzed(spark, schema, condition, table.uri).sql())
+
+
+def _analyzed(
+    spark: SparkSession, schema: T.StructType, condition: Column | str, table: str
+) -> Tree:
+    try:
+        return analyzed_condition(spark, schema, condition).condition()
+    except AnalysisException as error:
+        raise InvalidArgumentError(
+            f"Spark can't resolve the condition {condition_text(condition)} with the columns of the table: "
+            f"{str(error).strip().partition(chr(10))[0]}",
+            table=table,
+        ) from error
+
+
 def _referenced_columns(
     spark: SparkSession, schema: T.StructType, condition: Column | str, table: str
 ) -> set[str]:
     """The names of the columns in a condition, in lower case, after a check of the condition."""
     nothing = spark.createDataFrame([], schema)
-    what = f"the condition {condition}"
+    what = f"the condition {condition_text(condition)}"
     found = check_repeatable(nothing, condition, what, "the table", table=table)
     references = found.references().toSeq()
     return {str(references.apply(i).name()).lower() for i in range(references.size())}
@@ -114,7 +153,8 @@ def _of_partitions(
     schema, partition_by, mode = base.schema, target.partition_by, target.mode
     facts = partition_facts(files, schema, partition_by, mode)
     numbers = pa.array(np.arange(files.num_rows, dtype=np.int64))
-    known = {_NUMBER: (T.LongType(), numbers), **facts}
+    number = _unused_name(facts, *schema.names)
+    known = {number: (T.LongType(), numbers), **facts}
     types = T.StructType([T.StructField(name, type_) for name, (type_, _) in known.items()])
     values = pa.table({name: column for name, (_, column) in known.items()})
     columns = [
@@ -124,6 +164,14 @@ def _of_partitions(
         )
         if field.name in partition_by
     ]
-    partitions = driver_frame(spark, values, types).select(F.col(_NUMBER), *columns)
-    found = partitions.where(condition).select(_NUMBER).toArrow()[_NUMBER]
+    partitions = driver_frame(spark, values, types).select(F.col(number), *columns)
+    found = partitions.where(condition).select(number).toArrow()[number]
     return files.take(found.combine_chunks().sort())
+
+
+def _unused_name(facts: Iterable[str], *names: str) -> str:
+    taken = {name.lower() for name in (*facts, *names)}
+    name = "file_number"
+    while name in taken:
+        name += "_"
+    return name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version, redone
+from airflow_delta.spark.dml.conditions import predicate_text
 from airflow_delta.spark.dml.deletion import Deletion, stage_deletion
 from airflow_delta.spark.writer.new_files import NewFiles
 
@@ -97,13 +98,13 @@ def _delete(
 ) -> DeleteResult:
     """One attempt."""
     started = time.monotonic()
-    predicate = [] if condition is None else [str(condition)]
+    predicate = [] if condition is None else [predicate_text(spark, table, condition)]
     target = begin_change(
         table, "DELETE", {"predicate": predicate}, user_metadata=user_metadata, removes=True
     )
     if (earlier := earlier_version(table, txn)) is not None:
         return DeleteResult(earlier, written=False)
-    with NewFiles(table.storage) as new_files:
+    with NewFiles(table) as new_files:
         deletion = stage_deletion(spark, table, target, condition, new_files)
         if not deletion.changes_table and txn is None:
             return DeleteResult(target.version, written=False)

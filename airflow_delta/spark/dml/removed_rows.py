@@ -125,7 +125,7 @@ def remove_rows(
         had = sum(number in former for number in kept.to_pylist())
         _add_with_vectors(table, target, others, deleted, new_files)
         return replace(result, num_vectors_added=others.num_rows, num_vectors_updated=had)
-    rewritten = FileRewriter(spark, table, target.base, unmapped=False).rewrite(
+    rewritten = FileRewriter(spark, table, target.base).rewrite(
         others, deleted=deleted, directory=new_files.new_directory()
     )
     added = [

@@ -27,7 +27,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.spark.dml.assignments import Assignments, parse_assignments
 from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
 from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version, redone
-from airflow_delta.spark.dml.conditions import ChosenFiles, choose_files
+from airflow_delta.spark.dml.conditions import ChosenFiles, choose_files, predicate_text
 from airflow_delta.spark.dml.deletion import live_rows
 from airflow_delta.spark.dml.matching import collect_rows
 from airflow_delta.spark.dml.new_values import (
@@ -153,7 +153,11 @@ class _Update:
 
     def run(self) -> UpdateResult:
         started = time.monotonic()
-        predicate = [] if self.condition is None else [str(self.condition)]
+        predicate = (
+            []
+            if self.condition is None
+            else [predicate_text(self.spark, self.table, self.condition)]
+        )
         target = begin_change(
             self.table,
             "UPDATE",
@@ -165,7 +169,7 @@ class _Update:
             return UpdateResult(earlier, written=False)
         assignments = self._assignments(target)
         chosen = choose_files(self.spark, target, self.condition)
-        with NewFiles(self.table.storage) as new_files, RowStore(target.table) as store:
+        with NewFiles(self.table) as new_files, RowStore(target.table) as store:
             removed, changes = self._stage(target, chosen, assignments, new_files, store)
             if not new_files.num_rows and self.txn is None:
                 return UpdateResult(target.version, written=False)

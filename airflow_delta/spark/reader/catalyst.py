@@ -13,6 +13,7 @@ __all__ = [
     "analyzed_condition",
     "catalyst",
     "column_of",
+    "condition_text",
     "conjuncts",
     "is_fixed",
     "is_repeatable",
@@ -67,6 +68,15 @@ def column_of(part: Tree, spark: SparkSession) -> Column:
     """A resolved expression as a column, for DataFrames whose plans have the columns in it."""
     jvm: Any = spark._jvm  # noqa: SLF001
     return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(part))
+
+
+def condition_text(condition: Column | str) -> str:
+    """A condition as text for messages; of a Column, as Spark shows it."""
+    if isinstance(condition, str):
+        return condition
+    # The text of the Column itself is Column<'…'>.
+    node: Any = condition._jc  # noqa: SLF001
+    return str(node.toString())
 
 
 def conjuncts(condition: Tree) -> list[Tree]:

@@ -12,6 +12,8 @@ node                               translation
 ``IN``, ``IS [NOT] NULL``          the same
 ``LIKE 'a%'``                      a range of texts
 a boolean column, ``AND``, ``OR``  the same
+a column from which partition      the same, and what follows for the partition columns
+columns are generated              (`generated_partitions`)
 all else                           none, which keeps every file; other operands of an ``AND`` still count
 =================================  ===================================================================
 
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 from pyspark.sql import Column, SparkSession
@@ -40,6 +43,9 @@ from airflow_delta.spark.reader.catalyst import (
 from airflow_delta.spark.reader.char_columns import has_char
 from airflow_delta.spark.reader.translation import Expression, Translation
 
+if TYPE_CHECKING:
+    from airflow_delta.spark.reader.generated_partitions import GeneratedPartitions
+
 __all__ = ["pruning_expression", "translated", "unmatched_expression"]
 
 
@@ -49,6 +55,7 @@ def pruning_expression(
     condition: Column | str,
     *,
     others: T.StructType | None = None,
+    generated: GeneratedPartitions | None = None,
 ) -> Expression | None:
     """Translate a condition for data skipping.
 
@@ -58,6 +65,7 @@ def pruning_expression(
             simplifies the condition by these properties.
         condition: a condition as for `DataFrame.where`.
         others: other columns that the condition may name; they have no statistics.
+        generated: the generated partition columns; None to leave them out of account.
 
     Returns:
         An expression that is true for every row for which the condition is, and maybe for others; None if
@@ -74,7 +82,7 @@ def pruning_expression(
     if not kept:
         return None
     expressions = catalyst(spark).expressions
-    return translated(spark, plan.child(), reduce(expressions.And, kept), schema)
+    return translated(spark, plan.child(), reduce(expressions.And, kept), schema, generated)
 
 
 def unmatched_expression(
@@ -113,7 +121,11 @@ def unmatched_expression(
 
 
 def translated(
-    spark: SparkSession, source: Tree, condition: Tree, schema: T.StructType
+    spark: SparkSession,
+    source: Tree,
+    condition: Tree,
+    schema: T.StructType,
+    generated: GeneratedPartitions | None = None,
 ) -> Expression | None:
     """Optimize and translate a resolved condition on the columns of a schema.
 
@@ -122,6 +134,7 @@ def translated(
         source: the plan that has the columns.
         condition: the resolved condition.
         schema: the columns; see `pruning_expression`.
+        generated: see `pruning_expression`.
 
     Returns:
         See `pruning_expression`.
@@ -138,7 +151,7 @@ def translated(
                 # Statistics are those of the texts in the files, but conditions are about padded texts.
                 if not has_char(field.metadata)
             }
-            return Translation(ids).implied(optimized.condition())
+            return Translation(ids, generated).implied(optimized.condition())
         case "LocalRelation" | "EmptyRelation":
             # The optimizer found that the condition is never true.
             return pc.scalar(False)

@@ -16,6 +16,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.spark.reader.columns import checked_columns, quoted
+from airflow_delta.spark.reader.generated_partitions import generated_partitions
 from airflow_delta.spark.reader.metadata_columns import checked_metadata_columns
 from airflow_delta.spark.reader.pruning import pruning_expression
 from airflow_delta.spark.reader.row_tracking import tracked_rows
@@ -89,7 +90,13 @@ def read_snapshot(
     _check_apart(other_schema.names, snapshot.schema, uri)
     pruning = None
     if predicate is not None:
-        pruning = pruning_expression(spark, reader.table_schema, predicate, others=other_schema)
+        pruning = pruning_expression(
+            spark,
+            reader.table_schema,
+            predicate,
+            others=other_schema,
+            generated=generated_partitions(spark, snapshot),
+        )
     rows = reader.rows(pruning=pruning, tracked=tracked, metadata_columns=others)
     if predicate is not None:
         rows = rows.where(predicate)

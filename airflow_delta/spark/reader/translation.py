@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, or_
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.spark.reader.catalyst import Tree, kind, operands
+
+if TYPE_CHECKING:
+    from airflow_delta.spark.reader.generated_partitions import GeneratedPartitions
 
 __all__ = ["Expression", "Translation"]
 
@@ -35,10 +38,12 @@ class Translation:
     Attributes:
         names: the table's columns by their Catalyst ids. (A node has the spelling of the condition, which
             may differ in case.)
+        generated: the generated partition columns; None if there are none that help.
         left: the number of nodes that may still be translated.
     """
 
     names: Mapping[int, str]
+    generated: GeneratedPartitions | None = None
     left: int = _MOST_NODES
 
     def implied(self, node: Tree) -> Expression | None:
@@ -55,7 +60,36 @@ class Translation:
                     return None
                 return reduce(or_, alternatives)
             case _:
-                return self._exact(node)
+                parts = [
+                    part
+                    for part in (self._exact(node), self._of_partitions(node))
+                    if part is not None
+                ]
+                return reduce(and_, parts) if parts else None
+
+    def _of_partitions(self, node: Tree) -> Expression | None:
+        """The condition on generated partition columns that follows from a comparison with constants."""
+        form = kind(node)
+        if self.generated is None or self.left < 0:
+            return None
+        if form in ("In", "InSet"):
+            tested = node.value() if form == "In" else node.child()
+            type_ = _arrow_type(_type(tested))
+            listed = None if type_ is None else self._constants(node, form, type_)
+            values = None if listed is None else [pa.scalar(value, type_) for value in listed]
+            form = "In"
+        elif form in _MIRRORED:
+            tested, constant = node.left(), node.right()
+            if kind(tested) == "Literal":
+                tested, constant, form = constant, tested, _MIRRORED[form]
+            value = _literal(constant) if kind(constant) == "Literal" else None
+            values = None if value is None else [value]
+        else:
+            return None
+        path = self._path(tested)
+        if path is None or len(path) != 1 or values is None:
+            return None
+        return self.generated.implied(path[0], form, values)
 
     def _exact(self, node: Tree) -> Expression | None:
         """An expression equal to the condition; None if there is none."""
@@ -124,9 +158,12 @@ class Translation:
         column, type_ = self._column(tested), _arrow_type(_type(tested))
         if column is None or type_ is None:
             return None
-        # With a null in the list the condition is null instead of false; both skip the row.
-        values = _listed(node.list()) if form == "In" else _set(node.hset(), type_)
+        values = self._constants(node, form, type_)
         return None if values is None else column.isin(pa.array(values, type_))
+
+    def _constants(self, node: Tree, form: str, type_: pa.DataType) -> list[Any] | None:
+        """The constants of an ``IN``. With a null in the list it is null, not false; both skip the row."""
+        return _listed(node.list()) if form == "In" else _set(node.hset(), type_)
 
     def _starts_with(self, node: Tree) -> Expression | None:
         column = self._side(node.left())
@@ -145,6 +182,16 @@ _COMPARISONS: Mapping[str, Callable[[Expression, Expression], Expression]] = {
     "GreaterThan": gt,
     "GreaterThanOrEqual": ge,
 }
+
+_MIRRORED: Mapping[str, str] = {
+    "EqualTo": "EqualTo",
+    "EqualNullSafe": "EqualNullSafe",
+    "LessThan": "GreaterThan",
+    "LessThanOrEqual": "GreaterThanOrEqual",
+    "GreaterThan": "LessThan",
+    "GreaterThanOrEqual": "LessThanOrEqual",
+}
+"""Comparisons with a constant, and the same ones with exchanged sides."""
 
 _TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),

@@ -42,23 +42,62 @@ from airflow_delta.engine.features.column_mapping import (
     partition_fields,
     physical_paths,
 )
+from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
+from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.model.paths import encode_path, resolve
+from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, spark_schema
 from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
+from airflow_delta.spark.reader.file_partitions import partition_facts
 from airflow_delta.spark.reader.file_rows import FILE_NUMBER, FILE_ROW_INDEX, stored_column
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.runtime.locations import hadoop_path
+from airflow_delta.spark.writer.layout import (
+    nested_field_ids,
+    partition_columns_last,
+    stores_partition_columns,
+)
 from airflow_delta.spark.writer.log_actions import live_files
+from airflow_delta.spark.writer.nested_ids import write_nested_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FileRewriter", "Rewritten"]
+    from airflow_delta.engine.model.actions import Metadata, Protocol
+
+__all__ = ["FileForm", "FileRewriter", "Rewritten"]
 
 _WRITE_IDS = {"spark.sql.parquet.fieldId.write.enabled": "true"}
-# A tag that a writer may set only if it follows rules that this one doesn't.
-_UNTRUE_TAGS = frozenset({"ICEBERG_COMPAT_VERSION"})
+_ICEBERG_TAG = "ICEBERG_COMPAT_VERSION"
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """What the new files must be like.
+
+    Attributes:
+        schema: the table's schema, logical names.
+        properties: its properties.
+        mode: its column mapping mode.
+        supported: the features that its protocol supports.
+    """
+
+    schema: StructType
+    properties: TableProperties
+    mode: str
+    supported: frozenset[str]
+
+    @classmethod
+    def of(cls, protocol: Protocol, metadata: Metadata, *, table: str) -> FileForm:
+        """The form of the files of a table with this protocol and metadata."""
+        return cls(
+            parse_schema(metadata.schema_string, table),
+            TableProperties(metadata.configuration, table),
+            mapping_mode(protocol, metadata, table=table),
+            supported_features(protocol),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +119,24 @@ class _Layout:
 
     Attributes:
         read: the columns to read from the old files.
-        written: the same columns, in the same order, for the new files.
+        written: the same columns, in the same order, for the new files; then partition columns, if files
+            hold them.
+        partitioning: the partition columns that files hold.
         hidden: the columns for row ids and row commit versions; none without row tracking.
         statistics: the columns that get statistics.
         partition_names: the new names of partition columns in the log, by their current names.
+        nested_ids: see `FileLayout`.
+        iceberg: the version of Iceberg compatibility in force; None if none is.
     """
 
     read: T.StructType
     written: T.StructType
+    partitioning: tuple[str, ...]
     hidden: tuple[str, ...]
     statistics: tuple[IndexedColumn, ...]
     partition_names: Mapping[str, str]
+    nested_ids: Mapping[tuple[str, ...], int]
+    iceberg: int | None
 
     @property
     def number(self) -> str:
@@ -106,7 +152,7 @@ class FileRewriter:
         spark: the session.
         table: the table.
         snapshot: the version.
-        unmapped: whether to write logical names, for a table that drops column mapping.
+        after: what the new files must be like, if the commit changes protocol or metadata.
     """
 
     def __init__(
@@ -115,14 +161,16 @@ class FileRewriter:
         table: DeltaTable,
         snapshot: Snapshot,
         *,
-        unmapped: bool,
+        after: FileForm | None = None,
     ) -> None:
         self._spark = spark
         self._table = table
         self._snapshot = snapshot
-        self._mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
         self._reader = SnapshotReader(spark, table, snapshot)
-        self._layout = _layout(snapshot, self._mode, "none" if unmapped else self._mode)
+        now = FileForm.of(snapshot.protocol, snapshot.metadata, table=snapshot.table)
+        self._mode = now.mode
+        self._form = after or now
+        self._layout = _layout(snapshot, now, self._form)
 
     def rewrite(
         self,
@@ -152,7 +200,13 @@ class FileRewriter:
         path = hadoop_path(resolve(storage.root, encode_path(directory)))
         try:
             with _settings(self._spark, {FIELD_IDS: str(self._mode == "id").lower(), **_WRITE_IDS}):
-                write_data_files(self._rows(adds, deleted), path, partition_by=(number,))
+                write_data_files(
+                    self._rows(adds, deleted),
+                    path,
+                    partition_by=(number,),
+                    compression=self._form.properties.parquet_compression_codec,
+                )
+            write_nested_ids(self._spark, self._table, directory, self._layout.nested_ids)
             by_number: dict[int, list[AddFile]] = defaultdict(list)
             sources = list(live_files(adds))
             # Python loops over files are fine: the footers of the batch are read anyway.
@@ -168,8 +222,10 @@ class FileRewriter:
 
     def _rows(self, adds: pa.Table, deleted: Mapping[int, BitMap64] | None) -> DataFrame:
         """The rows to be written, with the number of their file."""
-        layout = self._layout
+        layout, snapshot = self._layout, self._snapshot
+        partitions = partition_facts(adds, snapshot.schema, layout.partitioning, self._mode)
         facts = {
+            **partitions,
             "base_row_id": (T.LongType(), adds["baseRowId"]),
             "default_version": (T.LongType(), adds["defaultRowCommitVersion"]),
         }
@@ -178,7 +234,13 @@ class FileRewriter:
             stored_column(read.name)
             .cast(written.dataType)
             .alias(written.name, metadata=written.metadata)
-            for read, written in zip(layout.read, layout.written, strict=True)
+            for read, written in zip(layout.read, layout.written, strict=False)
+        ]
+        columns += [
+            F.col(name).cast(written.dataType).alias(written.name, metadata=written.metadata)
+            for name, written in zip(
+                partitions, layout.written.fields[len(layout.read) :], strict=True
+            )
         ]
         if layout.hidden:
             row_id, version = layout.hidden
@@ -194,9 +256,11 @@ class FileRewriter:
         return T.StructType([*self._layout.read.fields, *hidden])
 
     def _successor(self, source: AddFile, written: DataFile) -> AddFile:
-        layout, tags = self._layout, source.tags
-        if tags is not None:
-            tags = {name: tag for name, tag in tags.items() if name not in _UNTRUE_TAGS}
+        layout, tags = self._layout, dict(source.tags or {})
+        # A tag of the former file says that it follows rules, which this one may not have to.
+        tags.pop(_ICEBERG_TAG, None)
+        if layout.iceberg is not None and layout.iceberg > 1:
+            tags[_ICEBERG_TAG] = str(layout.iceberg)
         return AddFile(
             path=encode_path(written.info.path),
             partition_values={
@@ -207,7 +271,7 @@ class FileRewriter:
             modification_time=written.info.modified_ms,
             data_change=False,
             stats=file_statistics(written.footer, layout.statistics),
-            tags=tags,
+            tags=tags if tags or source.tags is not None else None,
             clustering_provider=source.clustering_provider,
         )
 
@@ -237,10 +301,13 @@ class FileRewriter:
                 )
 
 
-def _layout(snapshot: Snapshot, mode: str, mode_after: str) -> _Layout:
-    schema, partitioning = snapshot.schema, snapshot.metadata.partition_columns
-    logical = stored_struct(schema, mode="none", without=partitioning)
-    if not logical.fields:
+def _layout(snapshot: Snapshot, now: FileForm, after: FileForm) -> _Layout:
+    partitioning = snapshot.metadata.partition_columns
+    holds_partitioning = stores_partition_columns(after.properties, after.supported)
+    without = () if holds_partitioning else partitioning
+    ordered = partition_columns_last(after.schema, partitioning)
+    logical = stored_struct(ordered, mode="none", without=without)
+    if len(logical.fields) == len(partitioning) - len(without):
         raise UnsupportedFeatureError(
             "every column is a partition column or void, and Spark writes no files without columns; add a "
             "column first",
@@ -248,23 +315,28 @@ def _layout(snapshot: Snapshot, mode: str, mode_after: str) -> _Layout:
         )
     # With column mapping by name, columns are also written with their ids.
     written = stored_struct(
-        schema, mode=mode_after, without=partitioning, with_ids=mode_after != "none"
+        ordered, mode=after.mode, without=without, with_ids=after.mode != "none"
     )
     tracked = snapshot.properties
     hidden = (tracked.row_id_column_name, tracked.row_commit_version_column_name)
     keeps = snapshot.row_tracking is not None and snapshot.row_tracking.enabled
-    physical = partition_fields(schema, partitioning, mode)
+    names = [list(partition_fields(form.schema, partitioning, form.mode)) for form in (now, after)]
     return _Layout(
-        file_schema(schema, mode=mode, without=partitioning),
-        spark_schema(written),
-        tuple(name for name in hidden if name) if keeps else (),
-        _statistics(snapshot, logical, mode, mode_after),
-        {} if mode_after == mode else {name: field.name for name, field in physical.items()},
+        read=file_schema(snapshot.schema, mode=now.mode, without=partitioning),
+        written=spark_schema(written),
+        partitioning=partitioning if holds_partitioning else (),
+        hidden=tuple(name for name in hidden if name) if keeps else (),
+        statistics=_statistics(snapshot, logical, now, after),
+        partition_names=dict(zip(*names, strict=True)),
+        nested_ids=nested_field_ids(
+            ordered, after.properties, mode=after.mode, supported=after.supported
+        ),
+        iceberg=iceberg_compat_version(after.supported, after.properties),
     )
 
 
 def _statistics(
-    snapshot: Snapshot, stored: StructType, mode: str, mode_after: str
+    snapshot: Snapshot, stored: StructType, now: FileForm, after: FileForm
 ) -> tuple[IndexedColumn, ...]:
     """The columns that get statistics, with the names that they have in statistics afterwards."""
     domain = snapshot.domains.get(DOMAIN)
@@ -273,17 +345,17 @@ def _statistics(
     )
     columns = indexed_by_physical_name(
         stored,
-        snapshot.schema,
-        snapshot.properties,
-        mode,
+        now.schema,
+        after.properties,
+        now.mode,
         clustered_by,
         partition_by=snapshot.metadata.partition_columns,
     )
-    if mode_after == mode:
+    if after.mode == now.mode:
         return columns
-    logical = {physical: path for path, physical in physical_paths(snapshot.schema, mode).items()}
-    after = physical_paths(snapshot.schema, mode_after)
-    return tuple(IndexedColumn(after[logical[c.path]], c.data_type, c.leaf) for c in columns)
+    logical = {physical: path for path, physical in physical_paths(now.schema, now.mode).items()}
+    names = physical_paths(after.schema, after.mode)
+    return tuple(IndexedColumn(names[logical[c.path]], c.data_type, c.leaf) for c in columns)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ continues with the remaining files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
@@ -50,7 +50,7 @@ from airflow_delta.engine.maintenance.optimize.rules import ENFORCED
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.feature_usage import files_with
-from airflow_delta.spark.rewrite.files import FileRewriter, Rewritten
+from airflow_delta.spark.rewrite.files import FileForm, FileRewriter, Rewritten
 from airflow_delta.spark.writer.log_actions import removal
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class _Rewriting:
             self._spark,
             self._table,
             base,
-            unmapped=self._feature == _MAPPING,
+            after=_without_mapping(base) if self._feature == _MAPPING else None,
         )
         written = rewriter.rewrite(files.filter(missing))
         self._written.update(zip(keys.filter(missing).to_pylist(), written, strict=True))
@@ -310,6 +310,11 @@ class _Rewriting:
             paths += [f"{folder}/.{name}.crc" for folder, _, name in parts]
         storage.delete(paths)
         self._written.clear()
+
+
+def _without_mapping(base: Snapshot) -> FileForm:
+    now = FileForm.of(base.protocol, base.metadata, table=base.table)
+    return replace(now, mode="none")
 
 
 def _tracks_rows(snapshot: Snapshot) -> bool:

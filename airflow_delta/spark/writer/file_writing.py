@@ -30,6 +30,7 @@ from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.alignment import AlignedRows, align_rows
 from airflow_delta.spark.writer.identity import with_identities
 from airflow_delta.spark.writer.layout import FileLayout, target_layout
+from airflow_delta.spark.writer.nested_ids import write_nested_ids
 from airflow_delta.spark.writer.partitioning import NULL_DIRECTORY, partition_values
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def write_aligned(
                 compression=target.properties.parquet_compression_codec,
                 part_size=part_size,
             )
+            write_nested_ids(complete.sparkSession, files.table, directory, layout.nested_ids)
     except ConstraintViolationError as error:
         # The job has stopped at the first row; another pass counts them all.
         raise (_counted(complete, rules, table) or error) from error
@@ -167,7 +169,7 @@ def _replaced_rule(request: WriteRequest, target: WriteTarget) -> list[RowRule]:
             "replace_where",
             (),
             ~F.coalesce(column, F.lit(False)),
-            f"the rows don't all meet the condition replace_where, {condition}",
+            f"the rows don't all meet the condition replace_where, {request.predicate}",
         )
     ]
 

@@ -3,8 +3,10 @@
 =========================  =========================================================================
 column mapping             files have physical names, and the columns' ids as Parquet field ids
 ``void``                   is never in a file, also inside structs (edge case G17)
-partition columns          are in directory names, and in the files only where the table asks for it:
-                           Iceberg compatibility, or the feature ``materializePartitionColumns``
+partition columns          are in directory names, and after the others in the files only where the
+                           table asks for it: Iceberg compatibility, or the feature
+                           ``materializePartitionColumns``
+elements, keys, values     have field ids under Iceberg compatibility V2
 =========================  =========================================================================
 
 Spec: PROTOCOL.md, "Column Mapping", "Partition Columns", "Iceberg Compatibility V1" and "V2".
@@ -26,10 +28,11 @@ from airflow_delta.engine.data_files.footer_statistics import (
     leaf_chunks,
 )
 from airflow_delta.engine.data_files.stored_schema import stored_struct
-from airflow_delta.engine.errors import ConstraintViolationError, UnsupportedFeatureError
+from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.features.column_mapping import physical_name
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
-from airflow_delta.engine.features.schema_walk import SchemaPath, all_types
+from airflow_delta.engine.features.nested_ids import parquet_field_ids
+from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
     VOID,
@@ -45,7 +48,14 @@ from airflow_delta.spark.writer.partitioning import directory_text
 if TYPE_CHECKING:
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["FileLayout", "file_layout", "target_layout"]
+__all__ = [
+    "FileLayout",
+    "file_layout",
+    "nested_field_ids",
+    "partition_columns_last",
+    "stores_partition_columns",
+    "target_layout",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,7 @@ class FileLayout:
         identities: the identity columns in the files, by logical name.
         partition_fields: the partition columns, by the names in ``partitionValues``.
         directories: the columns that Spark makes directories of, one per partition column.
+        nested_ids: the field ids of elements, keys and values, by the paths of their nodes in the files.
     """
 
     stored: StructType
@@ -69,6 +80,7 @@ class FileLayout:
     identities: Mapping[str, IndexedColumn]
     partition_fields: Mapping[str, StructField]
     directories: tuple[str, ...]
+    nested_ids: Mapping[SchemaPath, int]
 
     def columns(self) -> list[Column]:
         """The columns to be written, made of those of the table."""
@@ -110,23 +122,20 @@ def file_layout(
         ConstraintViolationError: files would have no column, or a void is inside an array or a map.
             Facts: columns.
         InvalidTableError: a column lacks its physical name or id.
-        UnsupportedFeatureError: the table has arrays or maps under icebergCompatV2.
     """
-    table = properties.table
-    if iceberg_compat_version(supported, properties) == 2:
-        _check_no_nested_ids(schema, table)
-    without = () if _stores_partition_columns(properties, supported) else partition_by
-    _check_storable(schema, partition_by, table)
-    logical = stored_struct(schema, mode="none", without=without)
+    without = () if stores_partition_columns(properties, supported) else partition_by
+    _check_storable(schema, partition_by, properties.table)
+    ordered = partition_columns_last(schema, partition_by)
+    logical = stored_struct(ordered, mode="none", without=without)
     written = spark_schema(
-        stored_struct(schema, mode=mode, without=without, with_ids=mode != "none")
+        stored_struct(ordered, mode=mode, without=without, with_ids=mode != "none")
     )
     kept = {field.name for field in logical}
     by_name = {field.name: field for field in schema}
     taken = {name.lower() for name in written.names}
     partition_fields = {physical_name(by_name[name], mode): by_name[name] for name in partition_by}
     return FileLayout(
-        StructType(tuple(field for field in schema if field.name in kept)),
+        StructType(tuple(field for field in ordered if field.name in kept)),
         written,
         mode,
         indexed_by_physical_name(
@@ -139,6 +148,7 @@ def file_layout(
         },
         partition_fields,
         tuple(_unused(name, taken) for name in partition_fields),
+        nested_field_ids(ordered, properties, mode=mode, supported=supported),
     )
 
 
@@ -159,7 +169,13 @@ def target_layout(target: WriteTarget) -> FileLayout:
     )
 
 
-def _stores_partition_columns(properties: TableProperties, supported: frozenset[str]) -> bool:
+def stores_partition_columns(properties: TableProperties, supported: frozenset[str]) -> bool:
+    """Whether data files hold the partition columns as well.
+
+    Args:
+        properties: the table's properties.
+        supported: the features that its protocol supports.
+    """
     return (
         iceberg_compat_version(supported, properties) is not None
         or "materializePartitionColumns" in supported
@@ -167,21 +183,27 @@ def _stores_partition_columns(properties: TableProperties, supported: frozenset[
     )
 
 
-def _check_no_nested_ids(schema: StructType, table: str) -> None:
-    """Refuse arrays and maps where Iceberg needs the ids of their contents, which Spark can't write."""
-    found = [
-        ".".join(path)
-        for path, data_type in all_types(schema)
-        if isinstance(data_type, (ArrayType, MapType))
-    ]
-    if found:
-        raise UnsupportedFeatureError(
-            f"the table has icebergCompatV2, which needs field ids inside the arrays and maps {found}, and "
-            "Spark's Parquet writer has none there: write to the table with Delta Spark, or turn "
-            "delta.enableIcebergCompatV2 off",
-            table=table,
-            features=("icebergCompatV2",),
-        )
+def partition_columns_last(schema: StructType, partition_by: tuple[str, ...]) -> StructType:
+    """The columns of a table in the order that files have if they hold the partition columns."""
+    by_name = {field.name: field for field in schema}
+    others = (field for field in schema if field.name not in partition_by)
+    return StructType((*others, *(by_name[name] for name in partition_by)))
+
+
+def nested_field_ids(
+    schema: StructType, properties: TableProperties, *, mode: str, supported: frozenset[str]
+) -> Mapping[SchemaPath, int]:
+    """The field ids that files need for elements, keys and values; none without Iceberg compatibility V2.
+
+    Args:
+        schema: the columns in the files, logical names.
+        properties: the table's properties.
+        mode: its column mapping mode.
+        supported: the features that its protocol supports.
+    """
+    if iceberg_compat_version(supported, properties) != 2:
+        return {}
+    return dict(parquet_field_ids(schema, mode))
 
 
 def _check_storable(schema: StructType, partition_by: tuple[str, ...], table: str) -> None:

@@ -20,7 +20,7 @@ from airflow_delta.engine.errors import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from airflow_delta.engine import OptimisticTransaction
+    from airflow_delta.engine import DeltaTable, OptimisticTransaction
     from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["NewFiles", "commit_files"]
@@ -31,14 +31,14 @@ class NewFiles:
     """The files of a write, below a directory of their own; deleted at the end unless they are kept.
 
     Attributes:
-        storage: the table's.
+        table: the table.
         directory: the directory, below the table's root.
         adds: an ``add`` action for each file.
         num_rows: the number of rows in the files.
         identity_values: the furthest value of each identity column in the files, by logical name.
     """
 
-    storage: Storage
+    table: DeltaTable
     directory: str = field(default_factory=lambda: f"write-{uuid.uuid4()}")
     adds: list[AddFile] = field(default_factory=list)
     num_rows: int = 0
@@ -66,6 +66,11 @@ class NewFiles:
             # The error that has ended the write is the one to be raised.
             left = f"the files in {self.directory!r} couldn't be deleted: {failure.message}"
             warnings.warn(DeltaWarning(f"{self.storage.root}: {left}"), stacklevel=2)
+
+    @property
+    def storage(self) -> Storage:
+        """The table's storage."""
+        return self.table.storage
 
     def _delete(self) -> None:
         for directory in (self.directory, *self._others):

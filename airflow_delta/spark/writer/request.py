@@ -36,6 +36,7 @@ class WriteRequest:
         transactions: the transaction identifiers that the commit sets, by application id.
         check: raises an error if an existing table must not be written to; its argument is the version that
             the transaction is based on.
+        predicate: ``replace_where`` as SQL.
     """
 
     table: DeltaTable
@@ -52,6 +53,7 @@ class WriteRequest:
     transactions: Mapping[str, int] = field(default_factory=dict)
     user_metadata: str | None = None
     check: Callable[[Snapshot], None] | None = None
+    predicate: str | None = None
 
     @property
     def replaces_all(self) -> bool:
@@ -69,8 +71,8 @@ class WriteRequest:
             partition_by: the table's partition columns.
         """
         found: dict[str, object] = {"mode": MODES[self.mode], "partitionBy": list(partition_by)}
-        if self.replace_where is not None:
-            found["predicate"] = str(self.replace_where)
+        if self.predicate is not None:
+            found["predicate"] = self.predicate
         flags = {
             "isDynamicPartitionOverwrite": self.partition_overwrite == "dynamic",
             "canOverwriteSchema": self.overwrite_schema,

@@ -20,7 +20,7 @@ Spec: PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers", "Write
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine import DeltaTable
@@ -31,6 +31,7 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
 )
 from airflow_delta.engine.features.identity import identity_columns
+from airflow_delta.spark.dml.conditions import predicate_text
 from airflow_delta.spark.writer.file_writing import write_new_files
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
 from airflow_delta.spark.writer.replacement import check_replacement, stage_replacement
@@ -173,6 +174,9 @@ def write_table(
         PySparkException: Spark's own errors.
     """
     check_request(request, rows)
+    if request.replace_where is not None:
+        text = predicate_text(rows.sparkSession, request.table, request.replace_where)
+        request = replace(request, predicate=text)
     for attempt in range(1, _ATTEMPTS + 1):
         target = _target(rows, request)
         if (result := _without_writing(request, target, txn)) is not None:
@@ -227,7 +231,7 @@ def _without_writing(
 def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> WriteResult:
     transaction = target.transaction
     check_replacement(rows.sparkSession, request, target)
-    with NewFiles(request.table.storage) as files:
+    with NewFiles(request.table) as files:
         write_new_files(rows, request, target, files)
         removed = stage_replacement(rows.sparkSession, request, target, files)
         transaction.add_files(files.adds)

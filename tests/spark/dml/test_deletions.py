@@ -72,6 +72,26 @@ def test_partitions_whose_names_spark_hides(spark: SparkSession, tmp_path: Path)
     ]
 
 
+def test_partition_columns_with_odd_names(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql("SELECT id, id AS File_Number, id AS partition_0 FROM range(3)")
+    write(rows, str(tmp_path), partition_by=["File_Number", "partition_0"])
+    delete(spark, str(tmp_path), "file_number = 1 OR partition_0 + 1 = 3")
+    assert [row.id for row in read_snapshot(spark, str(tmp_path)).collect()] == [0]
+
+
+def test_a_condition_in_python_is_recorded_as_sql(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(9), str(tmp_path))
+    write(spark.range(1), str(tmp_path), "overwrite", replace_where=F.col("id") < 2)
+    delete(spark, str(tmp_path), (F.col("id") > 5) & F.col("id").isin(7))
+    found = [
+        info.operation_parameters["predicate"] for info in DeltaTable(str(tmp_path)).history(2)
+    ]
+    assert found == [
+        '["((id > CAST(5 AS BIGINT)) AND (CAST(id AS BIGINT) IN (CAST(7 AS BIGINT))))"]',
+        "(id < CAST(2 AS BIGINT))",
+    ]
+
+
 def test_a_column_with_the_name_of_a_location_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -112,6 +112,27 @@ def test_an_overwrite_may_define_the_table_anew(spark: SparkSession, tmp_path: P
     }
 
 
+def test_an_overwrite_keeps_the_columns_of_constraints(spark: SparkSession, tmp_path: Path) -> None:
+    properties = {"delta.constraints.few": "id < 9 AND s.x IS NOT NULL"}
+    rows = spark.sql("SELECT 1 AS id, 2 AS n, named_struct('x', 1, 'y', 2) AS s")
+    write(rows, str(tmp_path), properties=properties)
+
+    def redefine(query: str) -> int:
+        rows = spark.sql(query)
+        return write(rows, str(tmp_path), mode="overwrite", overwrite_schema=True).version
+
+    for query, column in (
+        ("SELECT 2 AS n, named_struct('x', 1) AS s", "id"),
+        ("SELECT 2 AS id, named_struct('y', 1) AS s", r"s\.x"),
+    ):
+        message = rf"{column} can't be dropped: the constraint 'few' \(.*\) may refer to it"
+        with pytest.raises(InvalidArgumentError, match=message):
+            redefine(query)
+    assert redefine("SELECT 2 AS ID, named_struct('X', 1) AS s") == 1
+    with pytest.raises(ConstraintViolationError, match="constraint few"):
+        redefine("SELECT 9 AS id, named_struct('x', 1) AS s")
+
+
 def test_a_table_that_exists_is_left_alone_by_two_modes(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import (
     DATE,
     INTEGER,
@@ -146,9 +149,16 @@ CASES = {
         properties={"delta.enableIcebergCompatV1": "true", "delta.columnMapping.mode": "name"},
     ),
     "iceberg 2": Case(
-        "id BIGINT, p STRING, ts TIMESTAMP_NTZ",
+        "p STRING, id BIGINT, ts TIMESTAMP_NTZ, a ARRAY<STRUCT<x: ARRAY<INT>>>, m MAP<INT, ARRAY<INT>>",
         "PARTITIONED BY (p)",
-        [("id, p, ts", "(1L, 'a', TIMESTAMP_NTZ'2024-01-02 03:04:05')"), *ROWS],
+        [
+            ("id, p, ts", "(1L, 'a', TIMESTAMP_NTZ'2024-01-02 03:04:05')"),
+            (
+                "id, p, a, m",
+                "(2L, 'b', array(named_struct('x', array(1))), map(3, array(4, NULL)))",
+            ),
+            *ROWS,
+        ],
         properties={"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"},
     ),
     "statistics of few columns": Case(
@@ -274,10 +284,41 @@ def assert_alike(spark: SparkSession, delta_spark: DeltaSpark, ours: Path, its: 
     assert definition(snapshots[0]) == definition(snapshots[1])
     assert partitions(snapshots[0]) == partitions(snapshots[1])
     assert statistics(snapshots[0]) == statistics(snapshots[1])
+    if snapshots[0].properties.iceberg_compat_v2_enabled:
+        ids = [
+            {
+                tuple(field_ids(resolve(str(table), path)))
+                for path in snapshot.files(["path"])["path"].to_pylist()
+            }
+            for table, snapshot in zip((ours, its), snapshots, strict=True)
+        ]
+        assert ids[0] == ids[1]
+        assert len(ids[0]) == 1
     for table in (ours, its):
         assert not [
             f for f in DeltaTable(str(table)).check(depth="files").findings if f.severity == "error"
         ]
+
+
+def field_ids(path: str) -> list[tuple[int, str]]:
+    """The ids of the columns in a file, and what they are inside others, in the order of the file."""
+    found: list[tuple[int, str]] = []
+
+    def visit(column: pa.Field, name: str) -> None:
+        found.append((int(column.metadata[b"PARQUET:field_id"]), name))
+        type_ = column.type
+        if pa.types.is_map(type_):
+            visit(type_.key_field, "key")
+            visit(type_.item_field, "value")
+        elif pa.types.is_list(type_):
+            visit(type_.value_field, "element")
+        elif pa.types.is_struct(type_):
+            for index in range(type_.num_fields):
+                visit(type_.field(index), "")
+
+    for column in pq.ParquetFile(path).schema_arrow:
+        visit(column, "")
+    return found
 
 
 def definition(snapshot: Any) -> Any:
@@ -288,7 +329,12 @@ def definition(snapshot: Any) -> Any:
             return [plain(item) for item in node]
         if not isinstance(node, dict):
             return node
-        return {k: plain(v) for k, v in node.items() if not k.endswith("physicalName")}
+        # The ids of elements, keys and values are by physical names.
+        return {
+            k: sorted(v.values()) if k.endswith("nested.ids") else plain(v)
+            for k, v in node.items()
+            if not k.endswith("physicalName")
+        }
 
     kept = {
         name: value

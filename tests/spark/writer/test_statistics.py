@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.data_files.footer_statistics import (
@@ -25,58 +26,96 @@ from airflow_delta.engine.data_files.footer_statistics import (
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark import write
+from tests.deep import deep_but_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UTC = dt.timezone.utc
-EPOCH = dt.datetime(1970, 1, 1)
 LAST = "\U0010ffff"
+_EPOCH_DAY = dt.date(1970, 1, 1)
+_EPOCH = dt.datetime(1970, 1, 1)
+_MOST_DAY = (dt.date.max - _EPOCH_DAY).days
+_LEAST_DAY = (dt.date.min - _EPOCH_DAY).days
+_DAY_MICROS = 86_400_000_000
 
-DDL = (
-    "num8 tinyint, num64 bigint, f float, d double, `dec` decimal(38,18), dec9 decimal(9,2), "
-    "name string, flag boolean, bin binary, day date, ts timestamp, ntz timestamp_ntz, "
-    "st struct<a: int, b: struct<c: string>>, arr array<int>"
-)
+TYPES: dict[str, pa.DataType] = {
+    "num8": pa.int8(),
+    "num16": pa.int16(),
+    "num32": pa.int32(),
+    "num64": pa.int64(),
+    "f": pa.float32(),
+    "d": pa.float64(),
+    "dec2": pa.decimal128(9, 2),
+    "dec6": pa.decimal128(18, 6),
+    "dec0": pa.decimal128(38, 0),
+    "dec18": pa.decimal128(38, 18),
+    "dec38": pa.decimal128(38, 38),
+    "name": pa.string(),
+    "flag": pa.bool_(),
+    "bin": pa.binary(),
+    "day": pa.date32(),
+    "ts": pa.timestamp("us", "UTC"),
+    "ntz": pa.timestamp("us"),
+}
 
 
-def random_row(rng: random.Random) -> tuple[Any, ...]:
-    """A row of any values, about a fifth of them null."""
-
-    def maybe(value: Any) -> Any:
-        return None if rng.random() < 0.2 else value
-
-    moment = EPOCH + dt.timedelta(microseconds=rng.randint(-(10**15), 10**15))
-    name = "".join(rng.choice("aé😀\x7f~" + LAST) for _ in range(rng.choice([0, 5, 40, 70])))
-    return (
-        maybe(rng.randint(-128, 127)),
-        maybe(rng.randint(-(2**63), 2**63 - 1)),
-        maybe(float(rng.randint(-9, 9)) / 2),
-        maybe(rng.choice([rng.random(), -0.0, 0.0, 1e300])),
+def random_value(rng: random.Random, type_: pa.DataType, *, is_odd: bool) -> Any:
+    """Any value of a type; times are numbers. Odd ones have no bounds in JSON, or none of Python's."""
+    if pa.types.is_integer(type_):
+        most = (1 << (type_.bit_width - 1)) - 1
+        return rng.choice([rng.randint(-most - 1, most), most, -most - 1, 0])
+    if pa.types.is_floating(type_):
+        odd = [math.nan, math.inf, -math.inf] if is_odd else []
+        return rng.choice([-0.0, 0.0, rng.randint(-9, 9) / 2, 2.0**127, -(2.0**-149), *odd])
+    if pa.types.is_decimal(type_):
         # From text, which alone is exact: what Python computes with decimals it rounds to 28 digits.
-        maybe(Decimal(f"{rng.randint(-(10**37), 10**37)}e-18")),
-        maybe(Decimal(f"{rng.randint(-(10**9) + 1, 10**9 - 1)}e-2")),
-        maybe(name),
-        maybe(rng.random() < 0.5),
-        maybe(rng.randbytes(3)),
-        maybe(moment.date()),
-        maybe(moment.replace(tzinfo=UTC)),
-        maybe(moment),
-        maybe((maybe(rng.randint(0, 9)), maybe((maybe(name),)))),
-        maybe([rng.randint(0, 9)]),
-    )
+        most = 10**type_.precision - 1
+        return Decimal(f"{rng.choice([rng.randint(-most, most), most, -most])}e-{type_.scale}")
+    if pa.types.is_string(type_):
+        length = rng.choice([0, 5, 31, 32, 33, 40, 70])
+        return "".join(rng.choice("aé😀\x7f~\ud7ff\ue000\uffff" + LAST) for _ in range(length))
+    if pa.types.is_boolean(type_):
+        return rng.random() < 0.5
+    if pa.types.is_binary(type_):
+        return rng.randbytes(3)
+    # Some before 1582, when most calendars changed.
+    day = rng.choice([rng.randint(_LEAST_DAY, _MOST_DAY), rng.randint(-150_000, -140_000)])
+    if is_odd and rng.random() < 0.3:
+        day = rng.choice([_MOST_DAY + 400, _LEAST_DAY - 400])
+    return day if pa.types.is_date(type_) else day * _DAY_MICROS + rng.randint(0, _DAY_MICROS - 1)
 
 
-def leaves(row: dict[str, Any], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """The values of a row's leaf columns; those of a struct that is null are null."""
-    found: dict[tuple[str, ...], Any] = {}
-    for name, value in row.items():
-        if name == "st":
-            found |= leaves(value or {"a": None, "b": None}, (*path, name))
-        elif name == "b" and path:
-            found |= leaves(value or {"c": None}, (*path, name))
-        else:
-            found[(*path, name)] = value
+def random_file(rng: random.Random, *, is_odd: bool) -> pa.Table:
+    """Rows of every type, also in a struct; about a fifth of all values are null."""
+
+    def column(type_: pa.DataType) -> pa.Array:
+        values = [
+            None if rng.random() < 0.2 else random_value(rng, type_, is_odd=is_odd)
+            for _ in range(rows)
+        ]
+        number = pa.int32() if pa.types.is_date(type_) else pa.int64()
+        is_time = pa.types.is_temporal(type_)
+        return pa.array(values, number).cast(type_) if is_time else pa.array(values, type_)
+
+    rows = 14
+    columns = {name: column(type_) for name, type_ in TYPES.items()}
+    nulls = pa.array([rng.random() < 0.2 for _ in range(rows)])
+    inner = pa.StructArray.from_arrays([column(t) for t in TYPES.values()], [*TYPES], mask=nulls)
+    lists = pa.array([[1, 2]] * rows, pa.list_(pa.int32()))
+    return pa.table({**columns, "st": inner, "arr": lists})
+
+
+def scanned(data: pa.Table) -> dict[tuple[str, ...], tuple[pa.DataType, list[Any]]]:
+    """The types and values of the columns of a file; times are numbers."""
+    found: dict[tuple[str, ...], tuple[pa.DataType, list[Any]]] = {}
+    for name, type_ in TYPES.items():
+        for path, column in (
+            ((name,), data[name]),
+            (("st", name), pa.compute.struct_field(data["st"], name)),
+        ):
+            if pa.types.is_temporal(type_):
+                column = column.cast(pa.int32() if pa.types.is_date(type_) else pa.int64())
+            found[path] = (type_, column.to_pylist())
     return found
 
 
@@ -86,13 +125,20 @@ def at(stats: dict[str, Any], path: tuple[str, ...]) -> Any:
     return stats if stats != {} else None
 
 
-def milliseconds(moment: dt.datetime) -> int:
-    """Whole milliseconds since the epoch, rounded down."""
-    naive = moment.replace(tzinfo=None)
-    return (naive - EPOCH) // dt.timedelta(milliseconds=1)
+def has_bounds(type_: pa.DataType, values: list[Any]) -> bool:
+    if not values or pa.types.is_boolean(type_) or pa.types.is_binary(type_):
+        return False
+    if pa.types.is_floating(type_):
+        return all(map(math.isfinite, values))
+    if pa.types.is_string(type_):
+        return longer_prefix(max(values)) is not None
+    if pa.types.is_temporal(type_):
+        day = 1 if pa.types.is_date(type_) else _DAY_MICROS
+        return all(_LEAST_DAY <= value // day <= _MOST_DAY for value in values)
+    return True
 
 
-def check_bounds(values: list[Any], low: Any, high: Any) -> None:
+def check_bounds(type_: pa.DataType, values: list[Any], low: Any, high: Any) -> None:
     """Bounds of a column against all its values, by what the protocol says of them."""
     least, greatest = min(values), max(values)
     if isinstance(least, str):
@@ -100,47 +146,45 @@ def check_bounds(values: list[Any], low: Any, high: Any) -> None:
         assert len(low) == min(len(least), 32)
         assert high.encode() >= greatest.encode()
         assert (high == greatest) if len(greatest) <= 32 else len(high) <= 65
-    elif isinstance(least, dt.datetime):
-        for text, value in ((low, least), (high, greatest)):
-            told = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-            assert (told.tzinfo is not None) == (value.tzinfo is not None)
-            assert milliseconds(told) == milliseconds(value)
-            assert len(text) == len("2024-01-01T00:00:00.000") + text.endswith("Z")
-    elif isinstance(least, dt.date):
-        assert (low, high) == (least.isoformat(), greatest.isoformat())
+    elif pa.types.is_date(type_):
+        days = [(dt.date.fromisoformat(text) - _EPOCH_DAY).days for text in (low, high)]
+        assert days == [least, greatest]
+    elif pa.types.is_timestamp(type_):
+        for text, micros in ((low, least), (high, greatest)):
+            assert text.endswith("Z") == (type_.tz is not None)
+            assert len(text.rstrip("Z")) == len("2024-01-01T00:00:00.000")
+            time = dt.datetime.fromisoformat(text.rstrip("Z")) - _EPOCH
+            assert time // dt.timedelta(milliseconds=1) == micros // 1000
     else:
-        assert (low, high) == (least, greatest)
+        assert (type(least)(low), type(least)(high)) == (least, greatest)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_statistics_tell_what_is_in_the_files(
+@pytest.mark.parametrize("seed", deep_but_for(range(20), 0))
+def test_statistics_hold_against_a_scan_of_each_file(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     rng = random.Random(seed)
-    rows = spark.createDataFrame([random_row(rng) for _ in range(40)], DDL)
-    write(rows.repartition(3), str(tmp_path))
-    for add in DeltaTable(str(tmp_path)).snapshot().files().to_pylist():
-        data = pq.ParquetFile(tmp_path / add["path"]).read().to_pylist()
-        stats = json.loads(add["stats"], parse_float=lambda text: text)
-        assert stats["numRecords"] == len(data)
-        columns: dict[tuple[str, ...], list[Any]] = {}
-        for row in data:
-            for path, value in leaves(row).items():
-                columns.setdefault(path, []).append(value)
-        for path, values in columns.items():
+    properties = {"delta.dataSkippingNumIndexedCols": "-1"}
+    for is_odd in (False, True):
+        table = random_file(rng, is_odd=is_odd)
+        rows = spark.createDataFrame(table, from_arrow_schema(table.schema)).coalesce(1)
+        write(rows.selectExpr("*", "NULL AS nothing"), str(tmp_path), properties=properties)
+    adds = DeltaTable(str(tmp_path)).snapshot().files().to_pylist()
+    assert len(adds) == 2
+    for add in adds:
+        data = pq.ParquetFile(tmp_path / add["path"]).read()
+        # Numbers as text, so that digits which a float would lose are compared.
+        stats = json.loads(add["stats"], parse_float=str, parse_int=str)
+        assert int(stats["numRecords"]) == data.num_rows
+        assert at(stats["nullCount"], ("arr",)) is at(stats["minValues"], ("arr",)) is None
+        for path, (type_, values) in scanned(data).items():
             low, high = at(stats["minValues"], path), at(stats["maxValues"], path)
+            assert int(at(stats["nullCount"], path)) == values.count(None), path
             present = [value for value in values if value is not None]
-            if path == ("arr",):
-                assert at(stats["nullCount"], path) is low is high is None
-                continue
-            assert at(stats["nullCount"], path) == values.count(None)
-            if not present or isinstance(present[0], (bool, bytes)):
-                assert low is high is None
-                continue
-            if isinstance(present[0], (float, Decimal)):
-                # As text, so that digits which a float would lose are compared.
-                low, high = type(present[0])(low), type(present[0])(high)
-            check_bounds(present, low, high)
+            if has_bounds(type_, present):
+                check_bounds(type_, present, low, high)
+            else:
+                assert low is high is None, path
 
 
 @settings(max_examples=50, deadline=None)

@@ -237,13 +237,14 @@ def _requirements(old: _Side, new: _Side) -> Iterator[FileRequirement]:
             yield FileRequirement(
                 Condition.NO_FILES,
                 "icebergCompatV2 needs files with materialised partition columns and ids of nested "
-                "fields, which the table's files lack; create a new table with it",
+                "fields, which the table's files lack; use airflow_delta.spark.enable_iceberg_compat, "
+                "which writes them anew",
             )
         elif new.partition_columns and old.iceberg_compat is None:
             yield FileRequirement(
                 Condition.NO_FILES,
                 "icebergCompatV1 needs files with materialised partition columns, which the table's files "
-                "lack; create a new table with it",
+                "lack; use airflow_delta.spark.enable_iceberg_compat, which writes them anew",
             )
     rules = [new.row_rules[rule] for rule in sorted(new.row_rules.keys() - old.row_rules.keys())]
     rules += [f"NOT NULL of the column {'.'.join(path)}" for path in new.newly_not_null(old)]

@@ -23,7 +23,7 @@ from airflow_delta.engine.features.column_mapping import mapping_keys
 from airflow_delta.engine.features.column_names import check_column_names
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.features.schema_walk import SchemaPath, map_fields
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.schema import (
     VOID,
@@ -81,8 +81,13 @@ def redefine_metadata(
         partition_columns: the new partition columns.
 
     Raises:
+        InvalidArgumentError: a constraint may refer to a column that the rows lack.
         InvalidTableError: the name of a column needs column mapping.
     """
+    # Expressions of the former columns themselves don't stay.
+    former = map_fields(base.schema, lambda field: replace(field, metadata={}))
+    for path in _dropped(base.schema, rows, ()):
+        check_no_expressions(former, base.properties, path, verb="dropped")
     if column_mapping_of(base) == "none":
         stored = tuple(field for field in rows if field.name not in partition_columns)
         check_column_names(StructType(stored), table=base.table)
@@ -111,6 +116,17 @@ def _additions(
         case MapType(), MapType():
             yield from _additions(have.key_type, rows.key_type, (*path, "key"))
             yield from _additions(have.value_type, rows.value_type, (*path, "value"))
+
+
+def _dropped(have: StructType, rows: StructType, path: SchemaPath) -> Iterator[SchemaPath]:
+    """The columns, and members of structs, that the rows lack."""
+    given = {field.name.lower(): field.data_type for field in rows}
+    for field in have:
+        here, new_type = (*path, field.name), given.get(field.name.lower())
+        if new_type is None:
+            yield here
+        elif isinstance(field.data_type, StructType) and isinstance(new_type, StructType):
+            yield from _dropped(field.data_type, new_type, here)
 
 
 def _type_changes(

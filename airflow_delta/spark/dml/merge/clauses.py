@@ -19,6 +19,7 @@ from airflow_delta.row_changes.clauses import (
 )
 from airflow_delta.spark.dml.assignments import Assignments, MissingMembers, parse_assignments
 from airflow_delta.spark.dml.expressions import check_repeatable
+from airflow_delta.spark.reader.catalyst import condition_text
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
 
@@ -64,7 +65,7 @@ def check_expressions(
     for number, clause in clauses.items():
         rows, of = scopes[clause.when]
         if clause.condition is not None:
-            what = f"the condition {clause.condition} of a clause for {clause.when}"
+            what = f"the condition {condition_text(clause.condition)} of a clause for {clause.when}"
             check_repeatable(rows, clause.condition, what, of, table=table)
         if number in assignments:
             assignments[number].check(rows, of, table=table)

@@ -46,6 +46,7 @@ from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
 from airflow_delta.spark.dml.row_store import RowStore
 from airflow_delta.spark.dml.update import row_ids_of
+from airflow_delta.spark.reader.catalyst import condition_text
 from airflow_delta.spark.reader.columns import frame_schema, quoted
 from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, OWN_PREFIX, SnapshotReader
 from airflow_delta.spark.writer.alignment import AlignedRows
@@ -92,7 +93,7 @@ class MergeAttempt:
         if (earlier := earlier_version(self.table, self.txn)) is not None:
             return MergeResult(earlier, written=False)
         target = self._evolved(begun)
-        with NewFiles(self.table.storage) as new_files, RowStore(target.table) as store:
+        with NewFiles(self.table) as new_files, RowStore(target.table) as store:
             staged = _Staging(self, target, new_files, store).stage()
             changes = target.metadata != begun.metadata or staged.changes_table
             if not changes and self.txn is None:
@@ -114,7 +115,7 @@ class MergeAttempt:
             name: [_clause_parameters(clause) for clause in self.of(when).values()]
             for name, when in names.items()
         }
-        return {"predicate": [str(self.on)], **lists}
+        return {"predicate": [condition_text(self.on)], **lists}
 
     def _evolved(self, begun: WriteTarget) -> WriteTarget:
         """The table with the columns of the source that it lacks, if it is to get them."""
@@ -127,7 +128,7 @@ class MergeAttempt:
 
 def _clause_parameters(clause: MergeClause) -> dict[str, str]:
     """A clause in ``operationParameters``, as Delta Spark writes it."""
-    predicate = {} if clause.condition is None else {"predicate": str(clause.condition)}
+    predicate = {} if clause.condition is None else {"predicate": condition_text(clause.condition)}
     return {**predicate, "actionType": clause.then}
 
 
