@@ -18,7 +18,9 @@ _VERBS = {
     "cleanup_metadata": "cleanup",
     "compact_log": "compact-log",
     "drop_feature": "drop-feature",
+    "health": "health",
     "history": "history",
+    "optimize": "optimize",
     "restore": "restore",
     "vacuum": "vacuum",
 }

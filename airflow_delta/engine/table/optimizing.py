@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta.engine.table.base import TableBase
 
 if TYPE_CHECKING:
+    from airflow_delta.engine.maintenance.health import TableHealth
     from airflow_delta.engine.maintenance.optimize.execution import OptimizeResult
     from airflow_delta.engine.scan.predicates.reading import PredicateLike
     from airflow_delta.engine.transaction.transaction import OptimisticTransaction
@@ -86,6 +87,18 @@ class OptimizeMethods(TableBase):
         if dry_run:
             return OptimizeResult(plan)
         return execute_optimization(self._begin, self.file_access, snapshot, plan)
+
+    def health(self) -> TableHealth:
+        """Report the state of the table in numbers, and what each operation would gain, from the log alone.
+
+        Raises:
+            TableNotFoundError: there is no table.
+            DeltaError: the newest version can't be read.
+        """
+        from airflow_delta.engine.maintenance.health import read_health
+        from airflow_delta.engine.snapshot.opening import open_newest
+
+        return read_health(open_newest(self.storage, owners=self._owners))
 
     def _begin(
         self, operation: str, parameters: Mapping[str, Any], enforces: Sequence[str]

@@ -15,6 +15,7 @@ from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.features.column_mapping import mapping_mode, partition_fields
 from airflow_delta.engine.maintenance.check.findings import (
     MAX_NAMED,
+    OPTIMIZE,
     Finding,
     error,
     info,
@@ -148,7 +149,7 @@ def _check_sizes(subject: Subject) -> Iterator[Finding]:
             "files-small",
             f"{small:,} of {plural(len(column), 'live file')} are smaller than {_SMALL_BYTES >> 20} MiB, "
             f"{average / (1 << 20):.1f} MiB on average: opening them takes longer than reading them",
-            "OPTIMIZE in Spark, or another compaction of data files",
+            OPTIMIZE,
         )
 
 
@@ -166,7 +167,7 @@ def _check_deleted_rows(subject: Subject) -> Iterator[Finding]:
             "rows-deleted",
             f"{deleted:,} of {plural(rows, 'row')} ({deleted / rows:.0%}) are deleted by deletion "
             "vectors, and still read and stored",
-            "REORG TABLE … APPLY (PURGE), or OPTIMIZE, in Spark",
+            OPTIMIZE,
         )
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "CLEANUP",
     "DEPTHS",
     "MAX_NAMED",
+    "OPTIMIZE",
     "VACUUM",
     "CheckReport",
     "Depth",
@@ -46,6 +47,7 @@ DEPTHS: tuple[Depth, ...] = ("quick", "log", "files")
 
 CHECKPOINT = "DeltaTable.checkpoint() or CheckpointOperator"
 CLEANUP = "DeltaTable.cleanup_metadata() or MetadataCleanupOperator"
+OPTIMIZE = "DeltaTable.optimize() or OptimizeOperator"
 VACUUM = "DeltaTable.vacuum() or VacuumOperator"
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

@@ -32,7 +32,14 @@ from airflow_delta.engine.maintenance.optimize.rules import ENFORCED
 from airflow_delta.engine.maintenance.optimize.settings import OptimizeSettings
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["BIN", "TARGET_SIZE_TAG", "OptimizePlan", "enforced_features", "plan_compaction"]
+__all__ = [
+    "BIN",
+    "TARGET_SIZE_TAG",
+    "OptimizePlan",
+    "choose_bins",
+    "enforced_features",
+    "plan_compaction",
+]
 
 BIN = "bin"
 """The column of the plan's files with the number of their bin."""
@@ -125,15 +132,25 @@ def plan_compaction(snapshot: Snapshot, settings: OptimizeSettings) -> OptimizeP
         enforced=frozenset(enforced_features(snapshot)),
     )
     live = read_live_files(snapshot, settings.where)
+    worthwhile = choose_bins(live, settings)
+    affordable = _within_budget(worthwhile, live, settings.max_bytes)
+    return _make_plan(snapshot, settings, live, affordable, len(worthwhile.files))
+
+
+def choose_bins(live: LiveFiles, settings: OptimizeSettings) -> Bins:
+    """The bins that are worth rewriting, whatever the budget.
+
+    Args:
+        live: the live files.
+        settings: the limits.
+    """
     purged = live.with_deleted_rows(settings.max_deleted_ratio)
     is_small = np.zeros(len(purged), np.bool_)
     if not settings.purge:
         is_small = live.live_sizes < settings.min_file_size
     chosen = np.flatnonzero(purged | is_small)
     bins = pack_files(chosen, live.partitions, live.live_sizes, most=settings.max_file_size)
-    worthwhile = bins.select(_are_worthwhile(bins, live, purged, settings))
-    affordable = _within_budget(worthwhile, live, settings.max_bytes)
-    return _make_plan(snapshot, settings, live, affordable, len(worthwhile.files))
+    return bins.select(_are_worthwhile(bins, live, purged, settings))
 
 
 def _are_worthwhile(

@@ -1,0 +1,50 @@
+"""The verbs ``optimize`` and ``health``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.cli.main import main
+from airflow_delta.engine import DeltaTable
+from tests.row_tables import bag, random_table
+
+
+def report(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
+    assert main([*map(str, words), "--json"]) == 0
+    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return facts
+
+
+def test_a_table_is_optimized(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = random_table(tmp_path / "t", 12, partition_by=("p",), num_files=8)
+    planned = report(capsys, "optimize", made.path, "--dry-run")
+    assert (planned["dry_run"], planned["commits"], planned["table_uri"]) == (
+        True,
+        0,
+        str(made.path),
+    )
+    part = report(capsys, "optimize", made.path, "--where", "p = 'a'", "--dry-run")
+    assert 0 < part["plan"]["files"] < planned["plan"]["files"]
+    none = report(capsys, "optimize", made.path, "--max-bytes", "1", "--dry-run")
+    assert none["plan"]["postponed_files"] == planned["plan"]["files"]
+    small = ["--min-file-size", "1", "--max-file-size", "2", "--max-deleted-ratio", "1"]
+    assert report(capsys, "optimize", made.path, *small)["plan"]["files"] == 0
+    assert report(capsys, "optimize", made.path, "--purge")["files_removed"] > 0
+    done = report(capsys, "optimize", made.path)
+    assert done["commits"] == 1
+    rows = DeltaTable(str(made.path)).snapshot().to_arrow().to_pylist()
+    assert bag(rows) == bag(made.rows)
+
+
+def test_health_is_numbers(sales_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = report(capsys, "health", sales_copy)
+    assert (facts["version"], facts["files"], facts["small_files"]) == (3, 3, 3)
+    assert facts["gains"]["optimize"]["files"] == 2
+    assert main(["health", str(sales_copy)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("small files") and line.endswith(" 3") for line in lines)
+    assert any(line.startswith("gain of optimize") and "files 2" in line for line in lines)
