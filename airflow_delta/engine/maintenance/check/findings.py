@@ -47,7 +47,7 @@ DEPTHS: tuple[Depth, ...] = ("quick", "log", "files")
 
 CHECKPOINT = "DeltaTable.checkpoint() or CheckpointOperator"
 CLEANUP = "DeltaTable.cleanup_metadata() or MetadataCleanupOperator"
-OPTIMIZE = "DeltaTable.optimize() or OptimizeOperator"
+OPTIMIZE = "DeltaTable.optimize(), or airflow-delta optimize"
 VACUUM = "DeltaTable.vacuum() or VacuumOperator"
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

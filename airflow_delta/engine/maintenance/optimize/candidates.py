@@ -30,7 +30,7 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = ["LiveFiles", "read_live_files"]
 
-_COLUMNS = ("path", "partitionValues", "size", "deletionVector", "tags")
+_COLUMNS = ("path", "partitionValues", "size", "deletionVector", "tags", "clusteringProvider")
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,9 @@ def choose_bins(live: LiveFiles, settings: OptimizeSettings) -> Bins:
     is_small = np.zeros(len(purged), np.bool_)
     if not settings.purge:
         is_small = live.live_sizes < settings.min_file_size
-    chosen = np.flatnonzero(purged | is_small)
+    # A clustered file lies beside others of like values. Merged with any others it would lose that.
+    is_clustered = validity(live.adds["clusteringProvider"].combine_chunks())
+    chosen = np.flatnonzero((purged | is_small) & ~is_clustered)
     bins = pack_files(chosen, live.partitions, live.live_sizes, most=settings.max_file_size)
     return bins.select(_are_worthwhile(bins, live, purged, settings))
 

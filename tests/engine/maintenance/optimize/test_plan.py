@@ -53,6 +53,14 @@ def chosen(table: DeltaTable, **options: Any) -> list[set[int]]:
     return sorted(bins.values(), key=min)
 
 
+def test_clustered_files_stay(tmp_path: Path) -> None:
+    clustered = {"clustering_provider": "liquid"}
+    files = [("a", MB, clustered), ("a", MB, clustered), ("a", MB, {}), ("a", MB, {})]
+    table = table_of(tmp_path, files)
+    assert chosen(table) == [{2, 3}]
+    assert chosen(table, purge=True) == []
+
+
 def test_small_files_of_a_partition_are_packed(tmp_path: Path) -> None:
     table = table_of(
         tmp_path,
