@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["PUT_COMMIT_BACK_OR_DELETE", "PUT_FILES_BACK", "PUT_FILE_BACK", "PUT_VECTOR_BACK"]
 
-PUT_FILE_BACK = "nothing here brings it back: put the file back from a backup"
+PUT_FILE_BACK = "the engine can't restore it: put the file back from a backup"
 """For a file of the log that is missing or damaged, and that nothing replaces."""
 
 PUT_FILES_BACK = "nothing here brings them back: put the files back from a backup"

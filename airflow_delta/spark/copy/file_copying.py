@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from airflow_delta.engine.errors import InvalidTableError, ObjectNotFoundError, OutsidePathError
 from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.spark.checkpoint.key_shuffle import StorageAddress
 from airflow_delta.spark.copy.clone_files import FileCopy
 from airflow_delta.spark.copy.copied_content import content_check
@@ -108,8 +109,8 @@ def copy_file(copy: FileCopy, source: FileAccess, clone: Storage) -> None:
             size += len(chunk)
         if copy.size is not None and size != copy.size:
             raise InvalidTableError(
-                f"the file {copy.source!r} has {size} bytes, and the log says {copy.size}; the table is "
-                "damaged",
+                f"the file {copy.source!r} has {size_text(size)}, and the log says {size_text(copy.size)}; "
+                "the table is damaged",
                 table=table.root,
                 path=copy.source,
             )

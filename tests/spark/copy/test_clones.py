@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,7 @@ from airflow_delta.engine.errors import (
     TableAlreadyExistsError,
     UnsupportedFeatureError,
 )
+from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.timestamps import utc_text
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.location import open_storage
@@ -273,7 +275,9 @@ def test_a_file_that_is_not_what_the_log_says_is_not_copied(
     (path,) = (Path(source) / unquote(path) for path in added(Path(source), 2))
     content = path.read_bytes()
     path.write_bytes(content[:-1])
-    with pytest.raises(InvalidTableError, match=f"has {len(content) - 1} bytes, and the log says"):
+    with pytest.raises(
+        InvalidTableError, match=re.escape(f"has {size_text(len(content) - 1)}, and the log")
+    ):
         copy_snapshot(spark, request(source, 2, target))
     path.unlink()
     with pytest.raises(
