@@ -37,7 +37,7 @@ class RowStore:
         trace: TracebackType | None,
     ) -> None:
         for rows in self._stored:
-            _rdd(rows).unpersist(False)
+            _rdd(rows).unpersist(True)
 
     def store(self, rows: DataFrame) -> DataFrame:
         """Evaluate rows once, and store them.
@@ -49,9 +49,11 @@ class RowStore:
             StorageError: Spark can't read a file.
             PySparkException: Spark's other errors.
         """
-        with storage_errors(self.table, "read"):
-            stored = rows.localCheckpoint(eager=True)
+        stored = rows.localCheckpoint(eager=False)
+        # Before the rows are evaluated, so that what an error leaves is released too.
         self._stored.append(stored)
+        with storage_errors(self.table, "read"):
+            _rdd(stored).count()
         return stored
 
 
