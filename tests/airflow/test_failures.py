@@ -28,8 +28,10 @@ from airflow_delta.operators.commit_ownership import (
     ConvertToFileSystemOperator,
     ConvertToManagedCommitOperator,
 )
+from airflow_delta.operators.delete import DeleteOperator
 from airflow_delta.operators.drop_feature import DropFeatureOperator
 from airflow_delta.operators.log_compaction import LogCompactionOperator
+from airflow_delta.operators.merge import MergeOperator
 from airflow_delta.operators.metadata_cleanup import MetadataCleanupOperator
 from airflow_delta.operators.restore import RestoreOperator
 from airflow_delta.operators.row_rules import AddConstraintOperator, SetNotNullOperator
@@ -37,7 +39,9 @@ from airflow_delta.operators.row_tracking import EnableRowTrackingOperator
 from airflow_delta.operators.table_profile import TableProfileOperator
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.operators.update import UpdateOperator
 from airflow_delta.operators.vacuum import VacuumOperator
+from airflow_delta.operators.write import WriteOperator
 from airflow_delta.sensors.backfill import BackfillSensor
 from airflow_delta.sensors.table_version import TableVersionSensor
 from airflow_delta.sensors.truncation import TruncationSensor
@@ -64,15 +68,26 @@ OPERATORS: list[tuple[Any, dict[str, Any]]] = [
     (CheckpointOperator, {}),
     (ConvertToFileSystemOperator, {}),
     (ConvertToManagedCommitOperator, {}),
+    (DeleteOperator, {"condition": "x > 0"}),
     (DropFeatureOperator, {"feature": "deletionVectors"}),
     (EnableRowTrackingOperator, {}),
     (LogCompactionOperator, {}),
+    (
+        MergeOperator,
+        {
+            "source_uri": "/data/new",
+            "on": "target.id = source.id",
+            "clauses": [{"when": "matched", "then": "delete"}],
+        },
+    ),
     (MetadataCleanupOperator, {}),
     (RestoreOperator, {"version": 1}),
     (SetNotNullOperator, {"column": "x"}),
     (TableProfileOperator, {}),
     (TimeTravelSnapshotOperator, {}),
+    (UpdateOperator, {"set": {"x": "1"}, "condition": "x > 0"}),
     (VacuumOperator, {}),
+    (WriteOperator, {"source_uri": "/data/new"}),
 ]
 
 
