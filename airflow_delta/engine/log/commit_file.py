@@ -241,9 +241,9 @@ def _find(data: bytes, *, version: int, path: str, table: str) -> Mapping[str, A
             path=path,
         )
     # Statistics and paths may contain the word, too. Parsing such a line costs little.
-    place = data.find(_COMMIT_INFO)
-    while place >= 0:
-        start, end = data.rfind(b"\n", 0, place) + 1, data.find(b"\n", place)
+    position = data.find(_COMMIT_INFO)
+    while position >= 0:
+        start, end = data.rfind(b"\n", 0, position) + 1, data.find(b"\n", position)
         number = data.count(b"\n", 0, start) + 1
         try:
             action = json.loads(data[start : end if end >= 0 else None])
@@ -259,7 +259,7 @@ def _find(data: bytes, *, version: int, path: str, table: str) -> Mapping[str, A
             raise _broken(
                 f"holds {found} where an object is expected", version, path, number, table
             )
-        place = data.find(_COMMIT_INFO, end) if end >= 0 else -1
+        position = data.find(_COMMIT_INFO, end) if end >= 0 else -1
     return None
 
 

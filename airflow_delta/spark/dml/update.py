@@ -152,6 +152,7 @@ class _Update:
     user_metadata: str | None
 
     def run(self) -> UpdateResult:
+        """Find the rows, write them with their new values, and commit."""
         started = time.monotonic()
         predicate = (
             []

@@ -49,6 +49,7 @@ def write_nested_ids(
     address = StorageAddress(storage.root, table.storage_options)
 
     def work(paths: Iterable[str]) -> Iterator[None]:
+        """Write the ids into the files of one task."""
         with errors_for_driver():
             opened = address.open()
             for path in paths:

@@ -80,13 +80,16 @@ class _ByVector:
         *,
         all_needed: bool,  # noqa: ARG002
     ) -> tuple[SchemaPath, ...] | None:
+        """None: statistics aren't needed."""
         return None
 
     def kept(self, adds: pa.RecordBatch) -> pa.BooleanArray:
+        """Which files are kept; without nulls."""
         vectors = adds["deletionVector"]
         return vectors.is_valid() if self._present else vectors.is_null()
 
     def prune(self, adds: pa.Table) -> pa.Table:
+        """The files that are kept, in order."""
         vectors = adds["deletionVector"]
         return adds.filter(vectors.is_valid() if self._present else vectors.is_null())
 
