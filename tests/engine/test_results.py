@@ -40,6 +40,8 @@ HANDLES = {
     *(cls.__name__ for cls in ENTRANCES),
     # Parts of the engine, for its own modules.
     *("Storage", "FileAccess", "LogSegment", "LogState", "Timeline", "SidecarPlan", "CommitOwners"),
+    # It gives rows.
+    "Scan",
 }
 """What isn't a result: it has methods, and is returned to be asked."""
 
@@ -191,6 +193,8 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     keep(owned.convert_to_managed("memory", {"backfill": "on-request"}), owned.commit_status())
     keep(owned.backfill(dry_run=True), owned.backfill(), owned.convert_to_file_system())
     keep(DeltaTable(root / "t").repair_statistics(), DeltaTable(root / "t").maintenance_status())
+    optimized = DeltaTable(root / "t").optimize(dry_run=True)
+    keep(optimized, optimized.plan, DeltaTable(root / "t").health())
     keep(VerifyResult(1, ("metadata",), (Difference("metadata", snapshot.metadata, None),)))
     by_class: dict[str, list[Any]] = {}
     for result in found:
