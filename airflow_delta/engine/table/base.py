@@ -17,6 +17,7 @@ from airflow_delta.engine.storage.location import open_storage
 
 if TYPE_CHECKING:
     from airflow_delta.engine.commit.owner import CommitOwner
+    from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["TableBase"]
 
@@ -88,3 +89,18 @@ class TableBase:
     @lazy_property
     def _newest(self) -> NewestSnapshot:
         return NewestSnapshot(self.storage, self._owners)
+
+    def _begin(self, operation: str, **arguments: Any) -> OptimisticTransaction:
+        """Begin a change of the newest version, with further arguments of `OptimisticTransaction`."""
+        from airflow_delta.engine.transaction.commit_loop import monotonic_s
+        from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+        newest_at_s = monotonic_s()
+        return OptimisticTransaction(
+            self.storage,
+            self._newest.get(),
+            operation,
+            **arguments,
+            newest_at_s=newest_at_s,
+            owners=self._owners,
+        )

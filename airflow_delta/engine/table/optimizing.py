@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_delta.engine.table.base import TableBase
 
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.health import TableHealth
     from airflow_delta.engine.maintenance.optimize.execution import OptimizeResult
     from airflow_delta.engine.scan.predicates.reading import PredicateLike
-    from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["OptimizeMethods"]
 
@@ -99,20 +97,3 @@ class OptimizeMethods(TableBase):
         from airflow_delta.engine.snapshot.opening import open_newest
 
         return read_health(open_newest(self.storage, owners=self._owners))
-
-    def _begin(
-        self, operation: str, parameters: Mapping[str, Any], enforces: Sequence[str]
-    ) -> OptimisticTransaction:
-        from airflow_delta.engine.transaction.commit_loop import monotonic_s
-        from airflow_delta.engine.transaction.transaction import OptimisticTransaction
-
-        newest_at_s = monotonic_s()
-        return OptimisticTransaction(
-            self.storage,
-            self._newest.get(),
-            operation,
-            operation_parameters=parameters,
-            enforces=enforces,
-            newest_at_s=newest_at_s,
-            owners=self._owners,
-        )

@@ -48,19 +48,11 @@ class WriteMethods(TableBase):
             InvalidArgumentError: ``enforces`` names something that is no feature; or an argument isn't
                 of the type above.
         """
-        from airflow_delta.engine.transaction.commit_loop import monotonic_s
-        from airflow_delta.engine.transaction.transaction import OptimisticTransaction
-
-        newest_at_s = monotonic_s()
-        return OptimisticTransaction(
-            self.storage,
-            self._newest.get(),
+        return self._begin(
             operation,
             operation_parameters=operation_parameters,
             user_metadata=user_metadata,
             enforces=enforces,
-            newest_at_s=newest_at_s,
-            owners=self._owners,
         )
 
     @property

@@ -176,8 +176,8 @@ class SnapshotReader:
         self._prepare_session()
         if not adds.num_rows:
             names = [LOCATION_FILE, LOCATION_ROW, *([LOCATION_ID] if tracked else [])]
-            places = [T.StructField(name, T.LongType()) for name in names]
-            nothing = T.StructType([*self.table_schema.fields, *places])
+            locations = [T.StructField(name, T.LongType()) for name in names]
+            nothing = T.StructType([*self.table_schema.fields, *locations])
             return self._spark.createDataFrame([], nothing)
         schema, mode, partitioning = self._snapshot.schema, self._mode, self._partition_columns
         stored = file_schema(schema, mode=mode, without=partitioning)

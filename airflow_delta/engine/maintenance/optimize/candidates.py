@@ -38,7 +38,7 @@ class LiveFiles:
     """The live files that a condition chooses.
 
     Attributes:
-        adds: ``path``, ``size``, ``deletionVector`` and ``tags`` of each.
+        adds: ``path``, ``size``, ``deletionVector``, ``tags`` and ``clusteringProvider`` of each.
         sizes: the sizes in bytes.
         deleted: the number of deleted rows of each.
         records: the number of rows of each, including deleted ones; -1 where it is unknown, as it is for

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Event
@@ -99,7 +99,7 @@ class OptimizeResult:
 
 
 def execute_optimization(
-    begin: Callable[[str, Mapping[str, Any], Sequence[str]], OptimisticTransaction],
+    begin: Callable[..., OptimisticTransaction],
     access: FileAccess,
     snapshot: Snapshot,
     plan: OptimizePlan,
@@ -107,7 +107,7 @@ def execute_optimization(
     """Rewrite the files of a plan.
 
     Args:
-        begin: begins a transaction on the newest version: operation, parameters, enforced features.
+        begin: begins a transaction on the newest version, with the arguments of `DeltaTable.transaction`.
         access: opens the files of the table.
         snapshot: the version of the plan.
         plan: the plan.
@@ -140,7 +140,7 @@ class _Run:
 
     def __init__(
         self,
-        begin: Callable[[str, Mapping[str, Any], Sequence[str]], OptimisticTransaction],
+        begin: Callable[..., OptimisticTransaction],
         access: FileAccess,
         snapshot: Snapshot,
         plan: OptimizePlan,
@@ -199,8 +199,7 @@ class _Run:
         conflicts = 0
         while True:
             transaction = self._transaction()
-            kept = _still_live(transaction.base, done)
-            lost = [each for each in done if each not in kept]
+            kept, lost = _still_live(transaction.base, done)
             if lost:
                 self.new_files.delete([add for each in lost for add in each.adds])
                 files = sum(len(each.sources) for each in lost)
@@ -244,7 +243,11 @@ class _Run:
             if settings.purge
             else ("OPTIMIZE", {"predicate": predicate, "zOrderBy": [], "auto": False})
         )
-        transaction = self._begin(operation, parameters, enforced_features(self._snapshot))
+        transaction = self._begin(
+            operation,
+            operation_parameters=parameters,
+            enforces=enforced_features(self._snapshot),
+        )
         check_same_form(self._snapshot, transaction.base)
         return transaction
 
@@ -281,17 +284,20 @@ def _until(stopped: Event, bins: Sequence[pa.Table]) -> Iterator[pa.Table]:
         yield each
 
 
-def _still_live(base: Snapshot, done: Sequence[Rewritten]) -> list[Rewritten]:
-    """What is still to be committed: its files are in the table with the same deletion vectors."""
+def _still_live(
+    base: Snapshot, done: Sequence[Rewritten]
+) -> tuple[list[Rewritten], list[Rewritten]]:
+    """What is still to be committed, and what isn't: a file is gone, or has another deletion vector."""
     keys = [file_keys(each.sources, table=base.table) for each in done]
     wanted = pa.chunked_array([chunk for each in keys for chunk in each.chunks], pa.string())
     live = base.state.live_adds(FILE_KEY_COLUMNS, row_filter=FilesAmong(wanted, table=base.table))
     found = file_keys(live, table=base.table).combine_chunks()
-    return [
-        each
-        for each, own in zip(done, keys, strict=True)
-        if pc.all(pc.is_in(own, value_set=found)).as_py()
-    ]
+    kept: list[Rewritten] = []
+    lost: list[Rewritten] = []
+    for each, own in zip(done, keys, strict=True):
+        is_live = pc.all(pc.is_in(own, value_set=found)).as_py()
+        (kept if is_live else lost).append(each)
+    return kept, lost
 
 
 def _stage(transaction: OptimisticTransaction, done: Sequence[Rewritten]) -> dict[str, int]:

@@ -8,6 +8,8 @@ files lie between the two limits, apart from the rest of each partition. Some bi
 * files that earlier runs have written for the same target size, which their tag says: otherwise the rest of
   a partition would be rewritten by every run.
 
+Clustered files are no candidates: merged with others they would lose their order.
+
 A budget of bytes prefers the bins that save most files for their bytes.
 
 No data file is read. docs/explanation/optimizing.md has the reasons.
@@ -30,6 +32,7 @@ from airflow_delta.engine.maintenance.optimize.candidates import LiveFiles, read
 from airflow_delta.engine.maintenance.optimize.packing import Bins, pack_files
 from airflow_delta.engine.maintenance.optimize.rules import ENFORCED
 from airflow_delta.engine.maintenance.optimize.settings import OptimizeSettings
+from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = [
@@ -148,7 +151,6 @@ def choose_bins(live: LiveFiles, settings: OptimizeSettings) -> Bins:
     is_small = np.zeros(len(purged), np.bool_)
     if not settings.purge:
         is_small = live.live_sizes < settings.min_file_size
-    # A clustered file lies beside others of like values. Merged with any others it would lose that.
     is_clustered = validity(live.adds["clusteringProvider"].combine_chunks())
     chosen = np.flatnonzero((purged | is_small) & ~is_clustered)
     bins = pack_files(chosen, live.partitions, live.live_sizes, most=settings.max_file_size)
@@ -222,12 +224,17 @@ def _reason(
     if len(bins):
         return None
     if num_worthwhile:
-        return f"no files that belong together have at most {settings.max_bytes} bytes (max_bytes)"
+        budget = size_text(settings.max_bytes or 0)
+        return f"no files that belong together have at most {budget} (max_bytes)"
     if not len(live.sizes):
         return "there are no files"
+    clustered = live.adds["clusteringProvider"]
+    but = (
+        ", apart from clustered files, which stay" if clustered.null_count < len(clustered) else ""
+    )
     if settings.purge:
-        return "no file has deleted rows"
+        return f"no file has deleted rows{but}"
     return (
-        f"no two files of less than {settings.min_file_size} bytes are in one partition that weren't "
-        "written together, and no file has too many deleted rows"
+        f"no two files of less than {size_text(settings.min_file_size)} are in one partition that "
+        f"weren't written together, and no file has too many deleted rows{but}"
     )

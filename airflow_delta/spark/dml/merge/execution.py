@@ -16,7 +16,7 @@ Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Change Data 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -64,7 +64,7 @@ _INSERTED = f"{OWN_PREFIX}inserted"
 
 @dataclass(frozen=True)
 class MergeAttempt:
-    """A merge, as `airflow_delta.spark.dml.merge.merge.MergeBuilder` was asked for it."""
+    """A merge; the attributes are what `airflow_delta.spark.dml.merge.merge.MergeBuilder` was given."""
 
     table: DeltaTable
     source: MergeSource
@@ -196,7 +196,7 @@ class _Staging:
         )
         rows = self._reader.located_rows(files, tracked=row_ids_of(self._base)) if own else None
         if rows is None:
-            return self._stage_inserts_alone(files, inserts, num_rows)
+            return self._stage_inserts_alone(files, num_rows)
         matches = find_matches(
             rows,
             merge.source,
@@ -253,15 +253,12 @@ class _Staging:
             table=self.target.table,
         )
 
-    def _stage_inserts_alone(
-        self, files: pa.Table, inserts: Mapping[int, MergeClause], num_rows: int
-    ) -> Staged:
+    def _stage_inserts_alone(self, files: pa.Table, num_rows: int) -> Staged:
         """Stage a merge that leaves the rows of the table as they are."""
         merge = self.merge
         matched = joined(
             self._reader.located_rows(files), merge.source, merge.on, merge.aliases, "inner"
         )
-        assert inserts
         return self._stage_rows(Staged(num_rows), self._inserted(matched))
 
     def _inserted(self, matched: DataFrame) -> DataFrame:
@@ -289,7 +286,7 @@ class _Staging:
         )
         inserted_directory = new_files.new_directory() if needs_feed else None
         if needs_feed:
-            # In directories of their own: these files tell what the feed must say of the rows.
+            # In directories of their own: what the feed must say of rows depends on their files.
             self._write(updated, None, num_updated)
             self._write(None, inserted, staged.num_source_rows, inserted_directory)
         else:

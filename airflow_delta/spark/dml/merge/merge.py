@@ -191,7 +191,8 @@ class MergeBuilder:
         """Make the merge, as one commit.
 
         If another writer changes the same rows at the same time, the merge is made again on the newest
-        version.
+        version, with the same rows of the source: these aren't read again, also where they come from the
+        table itself.
 
         Raises:
             InvalidArgumentError: a clause, a condition or a value isn't allowed or can't be resolved.

@@ -59,6 +59,8 @@ def test_clustered_files_stay(tmp_path: Path) -> None:
     table = table_of(tmp_path, files)
     assert chosen(table) == [{2, 3}]
     assert chosen(table, purge=True) == []
+    reason = table.optimize(purge=True, dry_run=True).plan.reason
+    assert reason == "no file has deleted rows, apart from clustered files, which stay"
 
 
 def test_small_files_of_a_partition_are_packed(tmp_path: Path) -> None:
@@ -144,7 +146,10 @@ def test_a_budget_prefers_what_saves_most_files(tmp_path: Path) -> None:
     plan = table.optimize(dry_run=True, max_bytes=50 * MB).plan
     assert (plan.num_postponed, plan.size_in_bytes) == (2, 50 * MB)
     none = table.optimize(dry_run=True, max_bytes=MB).plan
-    assert none.reason == f"no files that belong together have at most {MB} bytes (max_bytes)"
+    assert (
+        none.reason
+        == "no files that belong together have at most 1.0 MiB (1,048,576 bytes) (max_bytes)"
+    )
 
 
 def test_equal_partition_values_are_one_partition_however_they_are_spelled(tmp_path: Path) -> None:
@@ -161,7 +166,9 @@ def test_reasons_why_there_is_nothing_to_do(tmp_path: Path) -> None:
     table = DeltaTable.create(str(tmp_path / "empty"), SCHEMA)
     assert table.optimize().plan.reason == "there are no files"
     table = table_of(tmp_path / "t", [("a", MB, {}), ("b", MB, {})])
-    assert "no two files of less than 67108864 bytes" in str(table.optimize().plan.reason)
+    assert "no two files of less than 64.0 MiB (67,108,864 bytes)" in str(
+        table.optimize().plan.reason
+    )
     assert table.optimize(purge=True).plan.reason == "no file has deleted rows"
     assert table.optimize().to_dict()["commits"] == 0
 
