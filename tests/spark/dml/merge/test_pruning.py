@@ -44,9 +44,10 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession, table: Path) -> DataFrame:
+def rows(spark: SparkSession, table: Path) -> Iterator[DataFrame]:
     """The rows of the table, without pruning."""
-    return read_snapshot(spark, str(table)).localCheckpoint(eager=True).alias("target")
+    with RowStore(str(table)) as store:
+        yield store.store(read_snapshot(spark, str(table))).alias("target")
 
 
 @pytest.fixture
