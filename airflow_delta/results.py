@@ -28,6 +28,7 @@ __all__ = [
     "CopyResult",
     "DeletionPlanResult",
     "DropFeatureResult",
+    "EventPinResult",
     "FileCount",
     "LogCompactionResult",
     "MetadataCleanupResult",
@@ -82,6 +83,12 @@ class PinResult(TypedDict):
     num_files: int
     size_in_bytes: int
     num_rows: int | None
+
+
+class EventPinResult(PinResult):
+    """What `TimeTravelSnapshotOperator` returns with ``version="triggering_event"``."""
+
+    after_version: int | None
 
 
 class CopyResult(PinResult):
