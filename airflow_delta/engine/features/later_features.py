@@ -140,4 +140,5 @@ _REFUSED = (
 )
 
 LATER = (*_READABLE, *_REFUSED)
-"""The rows. Those of features that the engine can read come first."""
+"""The rows: first those that the engine can read and change, then those that it can't write, and mostly
+can't read."""
