@@ -140,5 +140,4 @@ _REFUSED = (
 )
 
 LATER = (*_READABLE, *_REFUSED)
-"""The rows: first those that the engine can read and change, then those that it can't write, and mostly
-can't read."""
+"""The rows of all these features."""
