@@ -96,6 +96,11 @@ def as_bytes(value: str | int | None, *, name: str) -> int | None:
     return _whole(value, name=name, least=0, expected="a number of bytes from 0 on, or None")
 
 
+def as_size(value: str | int | None, *, name: str) -> int | None:
+    """A size in bytes; None for none."""
+    return _whole(value, name=name, least=1, expected="a number of bytes from 1 on, or None")
+
+
 def as_conf(value: Mapping[str, Any] | None, *, name: str) -> Mapping[str, Any] | None:
     """The configuration of a commit owner; None for none.
 
@@ -174,6 +179,19 @@ def as_hours(value: str | float | None, *, name: str) -> float | None:
     if not 0 <= hours <= _MOST_HOURS:
         raise _wrong(name, "a number of hours such as 168", value)
     return hours
+
+
+def as_ratio(value: str | float | None, *, name: str) -> float | None:
+    """A number from 0 to 1; None for none."""
+    if value is None:
+        return None
+    try:
+        ratio = math.nan if isinstance(value, bool) else float(str(value).strip())
+    except ValueError:
+        ratio = math.nan
+    if not 0 <= ratio <= 1:
+        raise _wrong(name, "a number from 0 to 1 such as 0.05", value)
+    return ratio
 
 
 def as_text(value: Any, *, name: str) -> str | None:

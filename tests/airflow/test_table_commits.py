@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from airflow_delta.operators.commit_ownership import ConvertToFileSystemOperator
 from airflow_delta.operators.restore import RestoreOperator
 from airflow_delta.operators.row_tracking import EnableRowTrackingOperator
 from airflow_delta.operators.table_commits import row_commit, target_commit, with_table_commit
+from airflow_delta.provider import get_provider_info
 from airflow_delta.version_compat import AirflowRuntimeError
 from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.run_context import context_of
@@ -89,7 +91,7 @@ def test_an_alias_gets_an_event_of_the_asset_that_airflow_has(
 
     def find(name: str | None = None, uri: str | None = None) -> Asset:
         if uri not in known:
-            raise AirflowRuntimeError(SimpleNamespace(error="x", detail={}))  # type: ignore[arg-type]
+            raise AirflowRuntimeError(SimpleNamespace(error=SimpleNamespace(value="x"), detail={}))  # type: ignore[arg-type]
         return known[uri]
 
     for kind in (OutletEventAccessors, OutletEventAccessor):
@@ -167,3 +169,32 @@ def test_airflow_keeps_the_event_of_a_run(airflow_database: Path, sales_copy: Pa
         ).all()
         (extra,) = [event.extra for event in events]
     assert (extra["version"], extra["committed"]) == (4, True)
+
+
+WITHOUT_COMMITS = {
+    "BackfillOperator",
+    "CheckpointOperator",
+    "LogCompactionOperator",
+    "MetadataCleanupOperator",
+    "TableProfileOperator",
+    "VacuumOperator",
+}
+
+
+def test_every_operator_that_commits_records_it() -> None:
+    (declared,) = get_provider_info()["operators"]
+    modules = map(importlib.import_module, declared["python-modules"])
+    kinds = [
+        getattr(module, name)
+        for module in modules
+        for name in module.__all__
+        if name.endswith("Operator")
+    ]
+    recording = set()
+    for kind in kinds:
+        execute = kind.execute
+        while execute is not None:
+            if execute.__code__.co_name == "recorded":
+                recording.add(kind.__name__)
+            execute = getattr(execute, "__wrapped__", None)
+    assert {kind.__name__ for kind in kinds} - recording == WITHOUT_COMMITS
