@@ -356,7 +356,9 @@ def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> 
             {"actionType": "update"},
         ],
         "notMatchedPredicates": [{"actionType": "insert"}],
-        "notMatchedBySourcePredicates": [{"predicate": "=(id, 9)", "actionType": "update"}],
+        "notMatchedBySourcePredicates": [
+            {"predicate": "(target.id = CAST(9 AS BIGINT))", "actionType": "update"}
+        ],
     }
     metrics = {name: int(value) for name, value in info.operation_metrics.items()}
     for name in ("numTargetBytesAdded", "executionTimeMs"):
