@@ -5,8 +5,8 @@ processes, and the connection of its store by another::
 
     export DELTA_EVENTS_TABLE=s3://lake/sales DELTA_EVENTS_CONN_ID=lake
 
-Turn the DAG on: the triggerer looks at the table once in a minute, and a run starts when it has new versions.
-Run by hand, or with ``airflow dags test delta_events``, it reports the newest version.
+Turn the DAG on: the triggerer looks at the table once a minute, and a run starts when there are new
+versions. Run by hand, or with ``airflow dags test delta_events``, it reports the newest version.
 """
 
 from __future__ import annotations

@@ -150,8 +150,7 @@ def test_the_example_reports_the_version_of_the_event(
 
     monkeypatch.setenv("DELTA_EVENTS_TABLE", str(sales_copy))
     dag = DagBag(dag_folder=EXAMPLE).dags["delta_events"]
-    (watched,) = dag.timetable.asset_condition.watchers
-    assert watched.trigger.serialize()[1]["table_uri"] == str(sales_copy)
+    assert dag.get_task("pin").table_uri == str(sales_copy)
     assert run_of(dag).results["report"] == {"after_version": None, "version": 3}
 
 
