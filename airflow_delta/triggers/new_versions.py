@@ -21,6 +21,7 @@ from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.hooks.table_locations import canonical_uri, split_connection
 from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.hooks.waits.new_versions import Filters, Mark, VersionPoll, VersionWatcher
+from airflow_delta.hooks.waits.version import VersionLook
 from airflow_delta.version_compat import BaseEventTrigger, TriggerEvent, asset_states
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
                 log.failed(error)
             else:
                 failures = 0
-                log.seen("no table" if newest is None else f"version {newest.version}")
+                version = None if newest is None else newest.version
+                log.found(VersionLook(reached=False, facts={"version": version}))
                 yield newest
             await asyncio.sleep(_pause(interval, failures))
 
