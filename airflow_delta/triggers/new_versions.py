@@ -13,7 +13,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_delta.hooks.argument_rules import check_location
 from airflow_delta.hooks.delta import DeltaHook
@@ -23,9 +23,6 @@ from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.hooks.waits.new_versions import Filters, Mark, VersionPoll, VersionWatcher
 from airflow_delta.hooks.waits.version import VersionLook
 from airflow_delta.version_compat import BaseEventTrigger, TriggerEvent, asset_states
-
-if TYPE_CHECKING:
-    from airflow_delta.engine import Snapshot
 
 __all__ = ["DeltaTableVersionTrigger"]
 
@@ -129,8 +126,8 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
         )
 
     @classmethod
-    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Snapshot | None]:
-        """Poll the table for ever; yields its newest version after each look, or None for no table."""
+    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Any]:
+        """Poll the table for ever; yields its newest snapshot after each look, or None for no table."""
         uri, interval = kwargs["table_uri"], kwargs["poll_interval"]
         log = WaitLog(_LOGGER, uri, _WANTED)
         poll, table, failures = VersionPoll(), None, 0
@@ -153,7 +150,7 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
             await asyncio.sleep(_pause(interval, failures))
 
     async def filter_shared_stream(
-        self, shared_stream: AsyncIterator[Snapshot | None]
+        self, shared_stream: AsyncIterator[Any]
     ) -> AsyncIterator[TriggerEvent]:
         """Turn the looks of the poll into the events of this watcher."""
         watch = _Watch(self)
@@ -190,7 +187,7 @@ class _Watch:
         self._failures = 0
         self._pause_until = 0.0
 
-    async def take(self, newest: Snapshot | None) -> dict[str, Any] | None:
+    async def take(self, newest: Any) -> dict[str, Any] | None:
         """Compare a look with the mark; return the payload of an event, if there is one."""
         if time.monotonic() < self._pause_until:
             return None
@@ -211,7 +208,7 @@ class _Watch:
         assert self._mark is not None
         self._unstored.append((time.monotonic(), self._mark))
 
-    async def _take(self, newest: Snapshot | None) -> dict[str, Any] | None:
+    async def _take(self, newest: Any) -> dict[str, Any] | None:
         if self._mark is None:
             self._mark = await self._load()
         if self._mark is None:
@@ -262,7 +259,7 @@ class _Watch:
         return asset_states(self._trigger.asset_state_store)
 
 
-async def _in_time(look: Awaitable[Snapshot | None]) -> Snapshot | None:
+async def _in_time(look: Awaitable[Any]) -> Any:
     try:
         return await asyncio.wait_for(look, _LOOK_SECONDS)
     except asyncio.TimeoutError:
