@@ -1,4 +1,4 @@
-"""What Airflow asks of a provider package: a description of itself, found by an entry point.
+"""The description of this provider package for Airflow, which finds it by an entry point.
 
 Airflow calls `get_provider_info` in every process that discovers providers, so it returns a literal
 and imports nothing. The keys are those of Airflow's ``provider_info.schema.json``;
