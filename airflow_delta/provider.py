@@ -69,6 +69,7 @@ def _operators() -> list[str]:
         "airflow_delta.operators.change_feed",
         "airflow_delta.operators.checkpoint",
         "airflow_delta.operators.commit_ownership",
+        "airflow_delta.operators.convert",
         "airflow_delta.operators.delete",
         "airflow_delta.operators.drop_feature",
         "airflow_delta.operators.log_compaction",
