@@ -53,6 +53,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": _INTEGRATION,
                 "python-modules": [
                     "airflow_delta.triggers.backfill",
+                    "airflow_delta.triggers.new_versions",
                     "airflow_delta.triggers.table_version",
                     "airflow_delta.triggers.truncation",
                 ],

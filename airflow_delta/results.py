@@ -29,6 +29,7 @@ __all__ = [
     "CopyResult",
     "DeletionPlanResult",
     "DropFeatureResult",
+    "EventPinResult",
     "FileCount",
     "LogCompactionResult",
     "MetadataCleanupResult",
@@ -85,6 +86,12 @@ class PinResult(TypedDict):
     num_files: int
     size_in_bytes: int
     num_rows: int | None
+
+
+class EventPinResult(PinResult):
+    """What `TimeTravelSnapshotOperator` returns with ``version="triggering_event"``."""
+
+    after_version: int | None
 
 
 class CopyResult(PinResult):

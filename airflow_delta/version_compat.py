@@ -16,6 +16,7 @@ from airflow.providers.common.compat.connection import (
 )
 from airflow.sdk import (
     Asset,
+    AssetAlias,
     BaseHook,
     BaseOperator,
     BaseSensorOperator,
@@ -31,26 +32,33 @@ from airflow.sdk.definitions._internal.expandinput import (
     MappedArgument,
 )
 from airflow.sdk.definitions._internal.mixins import ResolveMixin
+from airflow.sdk.definitions.asset import AssetNameRef, AssetUriRef
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowNotFoundException,
+    AirflowRuntimeError,
     AirflowSensorTimeout,
     AirflowSkipException,
     AirflowTaskTimeout,
 )
 from airflow.sdk.log import amask_secret, mask_secret
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 __all__ = [
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
+    "AirflowRuntimeError",
     "AirflowSensorTimeout",
     "AirflowSkipException",
     "AirflowTaskTimeout",
     "Asset",
+    "AssetAlias",
+    "AssetNameRef",
+    "AssetUriRef",
+    "BaseEventTrigger",
     "BaseHook",
     "BaseOperator",
     "BaseSensorOperator",
@@ -63,6 +71,7 @@ __all__ = [
     "XComArg",
     "amask_secret",
     "asset_state",
+    "asset_states",
     "conf",
     "get_async_connection",
     "get_async_extra_dejson",
@@ -174,3 +183,15 @@ def asset_state(context: Context, asset: Asset) -> Any | None:
         raise AirflowFailException(
             f"the state of {asset.name} can't be reached: it must be among the task's inlets"
         ) from error
+
+
+def asset_states(store: Any | None) -> list[Any]:
+    """The key-value stores of the assets that a watcher belongs to, with ``aget(key)`` and ``aset``.
+
+    Airflow runs one trigger for all assets whose watchers have the same arguments.
+
+    :param store: the ``asset_state_store`` of the trigger; None where it belongs to no asset.
+    """
+    if store is None:
+        return []
+    return [*store._by_name.values(), *store._by_uri.values()]  # noqa: SLF001

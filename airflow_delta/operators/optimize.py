@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
+from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_ratio, as_size, as_text, flag
 from airflow_delta.version_compat import Context
@@ -87,6 +88,13 @@ class OptimizeOperator(TableTask):
         self._dry_run = dry_run
         self.check_arguments()
 
+    @with_table_commit(
+        maintenance_commit(
+            "OPTIMIZE",
+            committed=lambda result: result["commits"] > 0,
+            metrics=("files_removed", "bytes_removed", "files_added", "bytes_added"),
+        )
+    )
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Optimize the table.

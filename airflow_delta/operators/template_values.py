@@ -27,6 +27,7 @@ from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.hooks.table_locations import as_locations
 
 __all__ = [
+    "TRIGGERING_EVENT",
     "Reader",
     "as_allowed_locations",
     "as_bytes",
@@ -35,6 +36,7 @@ __all__ = [
     "as_hours",
     "as_names",
     "as_new_values",
+    "as_pinned_version",
     "as_required_location",
     "as_required_text",
     "as_spark_conf",
@@ -49,6 +51,9 @@ __all__ = [
     "location",
     "switch",
 ]
+
+TRIGGERING_EVENT = "triggering_event"
+"""The version that stands for the one of the asset event that has started the DAG run."""
 
 _ABSENT = ("", "None", "null")
 _FLAGS = {"true": True, "false": False}
@@ -71,6 +76,14 @@ def is_absent(value: object) -> bool:
 def as_version(value: str | int | None, *, name: str) -> int | None:
     """A version; None for none."""
     return _whole(value, name=name, least=0, expected="a version such as 24")
+
+
+def as_pinned_version(value: str | int | None, *, name: str) -> int | str | None:
+    """A version, or `TRIGGERING_EVENT`; None for none."""
+    if isinstance(value, str) and value.strip() == TRIGGERING_EVENT:
+        return TRIGGERING_EVENT
+    expected = f"a version such as 24, or {TRIGGERING_EVENT!r}"
+    return _whole(value, name=name, least=0, expected=expected)
 
 
 def as_version_or_before(value: str | int | None, *, name: str) -> int | None:

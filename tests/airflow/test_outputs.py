@@ -165,6 +165,7 @@ def test_results_are_of_their_types(sales_copy: Path, tmp_path: Path) -> None:
         (TableVersionSensor, results.VersionWaitResult, {}),
         (BackfillSensor, results.BackfillWaitResult, {}),
         (TimeTravelSnapshotOperator, results.PinResult, {}),
+        (TimeTravelSnapshotOperator, results.EventPinResult, {"version": "triggering_event"}),
         (TableProfileOperator, results.TableProfileResult, {"columns": []}),
         (LogCompactionOperator, results.LogCompactionResult, {"start": 1, "end": 2}),
         (CheckpointOperator, results.CheckpointResult, {}),
