@@ -46,8 +46,8 @@ class MergeClause:
         when: the rows that it is for: ``matched``, ``not_matched`` (rows of the source without a match) or
             ``not_matched_by_source`` (rows of the table without a match).
         then: what is done: ``update``, ``delete`` or ``insert``.
-        condition: SQL or a Column: for ``matched`` over both rows, otherwise over the only one. None: always
-            true.
+        condition: SQL or a Column: for ``matched`` over both rows, otherwise over the only one. None:
+            always true.
         values: the new values by column; see `airflow_delta.spark.update`. None: each column gets the value
             of the source's column of its name.
     """

@@ -95,7 +95,8 @@ class MergeAttempt:
             removes=any(clause.then != "insert" for clause in self.clauses),
         )
         if (earlier := earlier_version(self.table, self.txn)) is not None:
-            return MergeResult(earlier, written=False)
+            return MergeResult(earlier, written=False, repeated=True)
+        self.source.check_newest(begun.transaction)
         target = self._evolved(begun)
         with NewFiles(self.table) as new_files, RowStore(target.table) as store:
             staged = _Staging(self, target, new_files, store).stage()

@@ -274,6 +274,7 @@ def test_files_tell_the_changes_where_no_change_data_are_needed(
     assert sorted(map(tuple, changes.collect())) == [("delete", 3, 0), ("insert", 30, 8)]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("properties", BOTH, ids=["copies", "vectors"])
 def test_many_small_files(
     spark: SparkSession, tmp_path: Path, properties: Mapping[str, str]
