@@ -91,7 +91,7 @@ def test_the_own_task_of_the_reference_goes_by_the_policy(tmp_path: Path) -> Non
 def test_the_reference_names_the_type_of_each_result() -> None:
     text = (DOCS / "reference" / "operators.md").read_text()
     parts = {"ChangesAppended", "CopyResult"}
-    nested = {"FileCount", "RestoreCheckpoint", "TruncatedHistory"}
+    nested = {"FileCount", "OptimizePlanResult", "RestoreCheckpoint", "TruncatedHistory"}
     named = set(re.findall(r"`(\w+Result)`", text)) | {n for n in parts if f"`{n}`" in text}
     assert named == set(results.__all__) - nested
 
@@ -101,7 +101,9 @@ def test_the_dags_of_the_guide_to_events_can_be_loaded() -> None:
     examples = [example(page, number) for number in range(len(code_of(page)))]
     pin, restore = examples[0]["pin"], examples[0]["SALES"]
     assert (pin.version, restore.uri) == ("triggering_event", "s3://lake/sales")
-    assert examples[1]["load"].function.__name__ == "load"
+    (watched,) = examples[1]["ORDERS"].watchers
+    assert watched.trigger.serialize()[1]["delta_conn_id"] == "lake"
+    assert examples[2]["load"].function.__name__ == "load"
 
 
 def test_the_connectors_of_the_guide_fit_the_installed_spark() -> None:

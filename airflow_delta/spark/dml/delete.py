@@ -35,6 +35,7 @@ class DeleteResult:
         num_deletion_vectors: the number of files that have got a deletion vector, or a larger one.
         written: False if this call committed nothing: an earlier call had committed this transaction
             identifier, or no row met the condition.
+        repeated: True if an earlier call had committed this transaction identifier.
     """
 
     version: int
@@ -44,6 +45,7 @@ class DeleteResult:
     num_added_files: int = 0
     num_deletion_vectors: int = 0
     written: bool = True
+    repeated: bool = False
 
 
 def delete(
@@ -59,10 +61,11 @@ def delete(
 ) -> DeleteResult:
     """Delete the rows of a Delta table for which a condition is true, as one commit.
 
-    Files of which partition values or statistics say that all rows meet the condition are removed without a
-    look into them. Other rows are deleted by deletion vectors where ``delta.enableDeletionVectors`` is
-    true; elsewhere their files are written anew. A row for which the condition is null stays. If another
-    writer changes the same rows at the same time, the deletion is made again on the newest version.
+    If partition values or statistics show that all rows of a file meet the condition, the file is removed
+    without reading it. In other files, rows are deleted by deletion vectors if
+    ``delta.enableDeletionVectors`` is true; otherwise these files are rewritten. A row for which the
+    condition is null stays. If another writer changes the same rows at the same time, the deletion is
+    repeated on the newest version.
 
     Args:
         spark: the session; Spark reads and writes data files with the credentials of its own configuration.
@@ -103,7 +106,7 @@ def _delete(
         table, "DELETE", {"predicate": predicate}, user_metadata=user_metadata, removes=True
     )
     if (earlier := earlier_version(table, txn)) is not None:
-        return DeleteResult(earlier, written=False)
+        return DeleteResult(earlier, written=False, repeated=True)
     with NewFiles(table) as new_files:
         deletion = stage_deletion(spark, table, target, condition, new_files)
         if not deletion.changes_table and txn is None:
