@@ -25,6 +25,7 @@ from airflow.sdk import (
     PokeReturnValue,
     XComArg,
     conf,
+    get_current_context,
 )
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 from airflow.sdk.definitions._internal.expandinput import (
@@ -75,6 +76,7 @@ __all__ = [
     "conf",
     "get_async_connection",
     "get_async_extra_dejson",
+    "get_current_context",
     "has_dag",
     "is_made_from_mapped",
     "is_written_none",

@@ -51,7 +51,7 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
 
     One poll makes one event at most, for all versions that are new. Its payload has ``table_uri``,
     ``table_id``, ``after_version`` and ``version`` (the new versions are those after the first, up to the
-    second), ``timestamp`` and ``operation`` of the newest, and ``table_change``: None, or
+    second), ``timestamp``, ``operation`` and ``task_run`` of the newest, and ``table_change``: None, or
 
     ``restored``, ``replaced``
         One of the commits has restored an earlier version, or has replaced the table.

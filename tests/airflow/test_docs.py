@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 import pytest
+from deltalake import write_deltalake
 
 from airflow_delta import results
 from airflow_delta.engine import DeltaTable
@@ -19,6 +21,7 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
 )
 from airflow_delta.sensors.table_version import TableVersionSensor
+from tests.airflow.dag_runs import run_of
 from tests.airflow.failures import fails_for_good
 from tests.airflow.managed_tables import commit, hand_over
 from tests.log_builder import add, write_table
@@ -104,6 +107,21 @@ def test_the_dags_of_the_guide_to_events_can_be_loaded() -> None:
     (watched,) = examples[1]["ORDERS"].watchers
     assert watched.trigger.serialize()[1]["delta_conn_id"] == "lake"
     assert examples[2]["load"].function.__name__ == "load"
+
+
+def test_the_tasks_of_the_guide_record_their_run(airflow_database: Path, tmp_path: Path) -> None:
+    page = DOCS / "how-to" / "who-wrote-a-version.md"
+    table = tmp_path / "sales"
+    write_deltalake(str(table), pa.table({"id": [0]}))
+    (code,) = code_of(page)
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code.replace("/data/sales", str(table)), str(page), "exec"), names)
+    assert run_of(names["dag"]).state == "success"
+    restored, written, created = (info.task_run for info in DeltaTable(table).history())
+    assert restored is not None
+    assert written is not None
+    assert (restored["task_id"], written["task_id"]) == ("by_hook", "by_deltalake")
+    assert created is None
 
 
 def test_the_connectors_of_the_guide_fit_the_installed_spark() -> None:

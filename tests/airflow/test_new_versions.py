@@ -60,6 +60,7 @@ def test_all_versions_that_are_new_are_one_event(table: WatchedTable) -> None:
         "after_version": 2,
         "version": 5,
         "operation": "MERGE",
+        "task_run": None,
         "table_change": None,
     }
     assert watching.look() is None

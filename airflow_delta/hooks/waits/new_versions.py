@@ -178,6 +178,7 @@ class VersionWatcher:
             "version": newest.version,
             "timestamp": last.get("timestamp"),
             "operation": last.get("operation"),
+            "task_run": last.get("task_run"),
             "table_change": change,
         }
 
