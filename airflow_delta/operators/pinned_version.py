@@ -1,7 +1,7 @@
 """Use the same version in all tries of a task.
 
-"The newest version" may be another one at each try, and so may a timestamp after the newest commit
-if clocks differ. So the first try of a DAG run decides on a version, which is stored in the state
+"The newest version" may be another one at each try; so may the version of a timestamp after the newest
+commit, if clocks differ. So the first try of a DAG run decides on a version, which is stored in the state
 of the task. The version of the asset event that has started the run is the same in all tries anyway.
 """
 

@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger(__name__)
 _WANTED = "new versions"
 _LONGEST_PAUSE_SECONDS = 900.0
 _LOOK_SECONDS = 300.0
-"""A look that takes longer counts as failed."""
+"""A check that takes longer counts as failed."""
 
 STORED_AFTER_SECONDS = 5.0
 """The least age of an event whose mark is stored. The triggerer passes events on about once a second."""
@@ -60,7 +60,7 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
         backup. Versions are counted anew: ``after_version`` is -1.
 
     Each version is in at least one event, and may be in several after a crash. The watch begins at the
-    version that is the newest when the triggerer first looks; if there is no table yet, it waits for it,
+    version that is the newest at the first check; if there is no table yet, it waits for it,
     and reports all versions. Errors are logged and never become events; the poll goes on after a pause,
     which grows up to a quarter of an hour. Connections are looked up again after each error.
 
@@ -70,7 +70,7 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
     :param table_uri: the table's absolute path or URI.
     :param delta_conn_id: the connection with the credentials of the table's store.
     :param commit_owner_conn_id: the connection of the table's commit owner.
-    :param poll_interval: seconds between two looks, from 1 on; they vary by a tenth.
+    :param poll_interval: seconds between two checks, at least 1; they vary by a tenth.
     :param operations: report only if one of the new versions is by one of these operations, such as
         ``["WRITE", "MERGE"]``; None: any.
     :param min_new_versions: report only if so many new versions pass the other filters.
@@ -127,7 +127,7 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Any]:
-        """Poll the table for ever; yields its newest snapshot after each look, or None for no table."""
+        """Poll the table for ever; yields its newest snapshot after each check, or None for no table."""
         uri, interval = kwargs["table_uri"], kwargs["poll_interval"]
         log = WaitLog(_LOGGER, uri, _WANTED)
         poll, table, failures = VersionPoll(), None, 0
@@ -152,7 +152,7 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
     async def filter_shared_stream(
         self, shared_stream: AsyncIterator[Any]
     ) -> AsyncIterator[TriggerEvent]:
-        """Turn the looks of the poll into the events of this watcher."""
+        """Turn the results of the poll into the events of this watcher."""
         watch = _Watch(self)
         async for newest in shared_stream:
             payload = await watch.take(newest)
@@ -188,7 +188,7 @@ class _Watch:
         self._pause_until = 0.0
 
     async def take(self, newest: Any) -> dict[str, Any] | None:
-        """Compare a look with the mark; return the payload of an event, if there is one."""
+        """Compare a result with the mark; return the payload of an event, if there is one."""
         if time.monotonic() < self._pause_until:
             return None
         try:
@@ -267,7 +267,7 @@ async def _in_time(look: Awaitable[Any]) -> Any:
 
 
 def _pause(interval: float, failures: int) -> float:
-    """The seconds until the next look: the interval, or after failures more and more; with jitter."""
+    """The seconds until the next check: the interval, or after failures more and more; with jitter."""
     if not failures:
         return interval * random.uniform(0.9, 1.1)  # noqa: S311 - to spread the load
     most = max(interval, _LONGEST_PAUSE_SECONDS)

@@ -1,16 +1,17 @@
-"""Plan a compaction: which files become one file, and why.
+"""Plan an optimization: which files are rewritten as one file, and why.
 
 A file is a candidate if it is small, or if many of its rows are deleted. Candidates of one partition are
-packed into bins, and each bin becomes one new file of about the target size. So after the run the sizes of
-files lie between the two limits, apart from the rest of each partition. Some bins aren't worth it:
+packed into bins, and each bin becomes one new file of about the target size. So after the run the sizes
+of files are between the two limits, except for the last file of each partition. Some bins aren't
+rewritten:
 
-* a single file that only is small;
-* files that earlier runs have written for the same target size, which their tag says: otherwise the rest of
-  a partition would be rewritten by every run.
+* a bin with a single file that has few deleted rows;
+* a bin of which earlier runs have written all files for the same target size (`TARGET_SIZE_TAG`): otherwise
+  every run would rewrite the last files of a partition.
 
-Clustered files are no candidates: merged with others they would lose their order.
+Clustered files aren't candidates, because they would lose their order if they were merged with others.
 
-A budget of bytes prefers the bins that save most files for their bytes.
+If there is a budget of bytes (``max_bytes``), the bins that save the most files per byte come first.
 
 No data file is read. docs/explanation/optimizing.md has the reasons.
 """
@@ -90,7 +91,7 @@ class OptimizePlan:
 
         Returns:
             ``version``, ``files`` and ``bytes`` to rewrite, ``new_files`` (at most), ``partitions``,
-            ``deleted_rows`` that go, ``live_files`` that were considered, ``postponed_files``,
+            ``deleted_rows`` that are removed, ``live_files`` that were considered, ``postponed_files``,
             ``min_file_size`` and ``max_file_size``, and the ``reason`` why nothing is rewritten.
         """
         return {
@@ -178,7 +179,7 @@ def _are_finished(live: LiveFiles, settings: OptimizeSettings) -> BoolVector:
 
 
 def _within_budget(bins: Bins, live: LiveFiles, budget: int | None) -> Bins:
-    """The bins that a budget of bytes pays for."""
+    """The bins within a budget of bytes."""
     if budget is None:
         return bins
     costs = bins.sums(live.sizes)
