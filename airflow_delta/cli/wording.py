@@ -65,5 +65,5 @@ def in_cli_words(text: str) -> str:
 
 
 def _subcommand(found: re.Match[str]) -> str:
-    version = found["version"]
-    return f"`airflow-delta {_SUBCOMMANDS[found['method']]} URI{f' --version {version}' if version else ''}`"
+    name, version = _SUBCOMMANDS[found["method"]], found["version"]
+    return f"`airflow-delta {name} URI{f' --version {version}' if version else ''}`"

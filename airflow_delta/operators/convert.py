@@ -8,6 +8,7 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.run_identity import run_identity
+from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_column_types,
@@ -80,6 +81,13 @@ class ConvertToDeltaOperator(TableTask):
         self._dry_run = dry_run
         self.check_arguments()
 
+    @with_table_commit(
+        maintenance_commit(
+            "CONVERT",
+            committed=lambda result: result["converted"] or result["repeated"],
+            metrics=("files", "bytes", "rows"),
+        )
+    )
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Convert the directory.

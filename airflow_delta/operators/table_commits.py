@@ -123,8 +123,10 @@ def maintenance_commit(
     :param metrics: the entries of the result that are its metrics.
     """
 
-    def describe(result: Mapping[str, Any]) -> TableCommit:
-        """Take the commit from the result."""
+    def describe(result: Mapping[str, Any]) -> TableCommit | None:
+        """Take the commit from the result; None if there is no table."""
+        if result["version"] is None:
+            return None
         return TableCommit(
             result["table_uri"],
             result["version"],

@@ -16,7 +16,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from airflow_delta.assets import delta_asset
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError
-from airflow_delta.triggers import new_versions
+from airflow_delta.triggers import new_versions, shared_pace, watch_state
 from airflow_delta.triggers.new_versions import DeltaTableVersionTrigger
 from tests.airflow.watched_tables import States, WatchedTable
 
@@ -24,8 +24,8 @@ from tests.airflow.watched_tables import States, WatchedTable
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the triggers look often, and take what they report for stored at once."""
-    monkeypatch.setattr(new_versions, "_pause", lambda interval, failures: 0.01)
-    monkeypatch.setattr(new_versions, "STORED_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(shared_pace, "pause_seconds", lambda interval, failures: 0.01)
+    monkeypatch.setattr(watch_state, "STORED_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(new_versions.random, "uniform", lambda least, most: 0.0)
 
 
@@ -107,7 +107,7 @@ async def cancel(task: asyncio.Task[Any]) -> None:
 def test_a_mark_is_not_stored_before_airflow_has_the_event(
     table: WatchedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(new_versions, "STORED_AFTER_SECONDS", 3600.0)
+    monkeypatch.setattr(watch_state, "STORED_AFTER_SECONDS", 3600.0)
 
     async def watch() -> None:
         states = States()
@@ -210,6 +210,62 @@ def test_only_watchers_with_the_same_credentials_share_a_poll() -> None:
     assert key("s3://lake/t") != key("s3://lake/u")
 
 
+def test_the_most_eager_watcher_sets_the_pace_of_a_poll(
+    table: WatchedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def pause(interval: float, failures: int) -> float:
+        pauses.append(interval)
+        return interval / 1000
+
+    monkeypatch.setattr(shared_pace, "pause_seconds", pause)
+
+    async def watch() -> None:
+        manager = SharedStreamManager()
+        streams, looks = [], {}
+        for number, interval in enumerate((100_000.0, 50.0)):
+            states = States()
+            trigger = watcher(table, states, poll_interval=interval)
+            stream = manager.subscribe(
+                trigger_id=number, trigger=trigger, key=trigger.shared_stream_key()
+            )
+            looks[interval] = states._by_name["sales"]
+            # The first would sleep for 100 seconds; the second wakes it.
+            streams.append(await started(trigger.filter_shared_stream(stream), states))
+        table.commit()
+        assert await streams[1] == (0, 1)
+        # Not yet due.
+        assert not streams[0].done()
+        await cancel(streams[0])
+        await manager.stop_all()
+
+    asyncio.run(watch())
+    assert set(pauses) == {100_000.0, 50.0}
+    assert shared_pace._PACES == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"delta_conn_id": "missing"}, "the connection 'missing'"),
+        ({"table_uri": "nothing://lake/t"}, "nothing"),
+    ],
+)
+def test_a_mistake_is_in_the_log_at_once(
+    arguments: dict[str, Any], reason: str, table: WatchedTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def watch() -> None:
+        trigger = DeltaTableVersionTrigger(**{"table_uri": table.uri, **arguments})
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(trigger.run()), 1.5)
+
+    with caplog.at_level("INFO", logger="airflow_delta.triggers"):
+        asyncio.run(watch())
+    (found,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert reason in found.getMessage()
+
+
 def test_errors_are_logged_and_never_become_events(
     table: WatchedTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -235,7 +291,7 @@ def test_errors_are_logged_and_never_become_events(
         table.commit()
         assert await first == (0, 1)
 
-    with caplog.at_level("INFO", logger=new_versions.__name__):
+    with caplog.at_level("INFO", logger="airflow_delta.triggers"):
         asyncio.run(watch())
     text = caplog.text
     assert "RuntimeError: no such connection" in text
@@ -265,7 +321,7 @@ def test_a_state_store_that_fails_loses_nothing(table: WatchedTable) -> None:
 
 def test_the_pause_grows_with_failures_and_varies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    pause = new_versions._pause
+    pause = shared_pace.pause_seconds
     assert {54 <= pause(60, 0) <= 66 for _ in range(50)} == {True}
     for failures, most in ((1, 120), (2, 240), (9, 900), (10_000, 900)):
         found = [pause(60, failures) for _ in range(50)]
