@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Event
@@ -32,10 +32,14 @@ from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
     DeltaError,
 )
+from airflow_delta.engine.features.clustering import DOMAIN
 from airflow_delta.engine.maintenance.optimize.bin_writer import BinWriter
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
 from airflow_delta.engine.maintenance.optimize.plan import BIN, OptimizePlan, enforced_features
 from airflow_delta.engine.maintenance.optimize.same_form import check_same_form
+from airflow_delta.engine.maintenance.optimize.settings import OptimizeSettings
+from airflow_delta.engine.maintenance.optimize.sorting.writer import SortedWriter
+from airflow_delta.engine.maintenance.optimize.source_files import live_bytes
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.replay.file_filter import FilesAmong
 from airflow_delta.engine.replay.file_key import file_keys
@@ -47,6 +51,9 @@ from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 __all__ = ["OptimizeResult", "execute_optimization"]
 
 _MOST_THREADS = 4
+_ALONE_BYTES = 32 << 20
+"""Bins with more bytes are sorted one after the other, each with all threads."""
+
 _MOST_CONFLICTS = 20
 """The number of failed commits in a row after which a run gives up."""
 
@@ -135,6 +142,19 @@ def execute_optimization(
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Bins that are committed together: the files of each, with all columns of ``add``.
+
+    Attributes:
+        to_sort: those whose rows are sorted.
+        others: the others.
+    """
+
+    to_sort: list[pa.Table]
+    others: list[pa.Table]
+
+
 class _Run:
     """One execution of a plan."""
 
@@ -153,8 +173,8 @@ class _Run:
         self._target = target
         self.new_files = NewFiles(access.storage, target)
 
-    def rounds(self) -> Iterator[list[pa.Table]]:
-        """The bins of each round: the files of each bin, with all columns of ``add``."""
+    def rounds(self) -> Iterator[Round]:
+        """The rounds."""
         numbers = int64_view(self._plan.files[BIN].combine_chunks())
         sizes = int64_view(self._plan.files["size"].combine_chunks())
         starts = np.concatenate((np.flatnonzero(np.diff(numbers, prepend=-1)), [len(numbers)]))
@@ -163,36 +183,47 @@ class _Run:
             end = _end_of_round(starts, sizes, first, self._plan.settings.commit_bytes)
             files = self._plan.files.slice(starts[first], starts[end] - starts[first])
             adds = self._adds(files)
-            yield [
+            bins = [
                 adds.slice(start - starts[first], stop - start)
                 for start, stop in zip(starts[first:end], starts[first + 1 : end + 1], strict=True)
             ]
+            num_sorted = max(0, self._plan.num_sorted - first)
+            yield Round(bins[:num_sorted], bins[num_sorted:])
             first = end
 
-    def write(self, bins: Sequence[pa.Table]) -> list[Rewritten]:
-        """Write the new files of a round, several bins at once."""
-        threads = min(max(os.cpu_count() or 1, 2), _MOST_THREADS, len(bins))
-        stopped = Event()
-
-        def _write(part: Sequence[pa.Table]) -> list[Rewritten]:
+    def write(self, bins: Round) -> list[Rewritten]:
+        """Write the new files of a round, several at once."""
+        large: list[pa.Table] = []
+        small: list[pa.Table] = []
+        for each in bins.to_sort:
+            (large if live_bytes(each) > _ALONE_BYTES else small).append(each)
+        order = self._plan.settings.order
+        # Several large bins at once would need the memory of each, or leave one thread with the last one.
+        done = [
+            rewritten
+            for each in large
+            for rewritten in self._sorted_writer(_most_threads()).write([each])
+        ]
+        done += _in_threads(small, lambda _: self._sorted_writer(1).write)
+        done += _in_threads(
+            bins.others,
             # Not more files at once than there are threads.
-            writer = BinWriter(
-                self._access,
-                self._target,
-                self.new_files,
-                threads=1 if threads > 1 else 2,
-            )
-            try:
-                return list(writer.write(_until(stopped, part)))
-            except BaseException:
-                stopped.set()
-                raise
+            lambda threads: (
+                BinWriter(
+                    self._access,
+                    self._target,
+                    self.new_files,
+                    threads=1 if threads > 1 else 2,
+                    keeps_order=order is not None,
+                ).write
+            ),
+        )
+        return done
 
-        if threads == 1:
-            return _write(bins)
-        with ThreadPoolExecutor(threads, thread_name_prefix="delta-optimize") as pool:
-            found = list(pool.map(_write, _split(bins, threads)))
-        return [rewritten for part in found for rewritten in part]
+    def _sorted_writer(self, threads: int) -> SortedWriter:
+        order = self._plan.settings.order
+        assert order is not None
+        return SortedWriter(self._access, self._target, self.new_files, order, threads)
 
     def commit(self, done: Sequence[Rewritten], result: OptimizeResult) -> OptimizeResult:
         """Commit a round, without the bins that others have changed meanwhile."""
@@ -236,18 +267,14 @@ class _Run:
             )
 
     def _transaction(self) -> OptimisticTransaction:
-        settings = self._plan.settings
-        predicate = [] if settings.condition is None else [settings.condition]
-        operation, parameters = (
-            ("REORG", {"predicate": predicate, "applyPurge": True})
-            if settings.purge
-            else ("OPTIMIZE", {"predicate": predicate, "zOrderBy": [], "auto": False})
-        )
+        operation, parameters = _operation(self._plan.settings)
         transaction = self._begin(
             operation,
             operation_parameters=parameters,
             enforces=enforced_features(self._snapshot),
         )
+        # So that a change of the clustering columns after this check is a conflict.
+        transaction.read_domain(DOMAIN)
         check_same_form(self._snapshot, transaction.base)
         return transaction
 
@@ -258,6 +285,57 @@ class _Run:
         found = self._snapshot.state.live_adds(row_filter=FilesAmong(keys, table=table))
         found_keys = file_keys(found, table=table).combine_chunks()
         return found.take(pc.index_in(keys, value_set=found_keys)).combine_chunks()
+
+
+def _operation(settings: OptimizeSettings) -> tuple[str, dict[str, Any]]:
+    """The operation and its parameters for ``commitInfo``, as Delta Spark has them."""
+    predicate = [] if settings.condition is None else [settings.condition]
+    if settings.purge:
+        return "REORG", {"predicate": predicate, "applyPurge": True}
+    order = settings.order
+    is_clustering = order is not None and order.is_clustering
+    names = [] if order is None else order.names
+    return "OPTIMIZE", {
+        "predicate": predicate,
+        "zOrderBy": [] if is_clustering else names,
+        "clusterBy": names if is_clustering else [],
+        "auto": False,
+        **({"isFull": settings.full} if is_clustering else {}),
+    }
+
+
+def _in_threads(
+    bins: Sequence[pa.Table],
+    make_write: Callable[[int], Callable[[Iterable[pa.Table]], Iterator[Rewritten]]],
+) -> list[Rewritten]:
+    """Write the new files of bins in threads.
+
+    Args:
+        bins: the bins.
+        make_write: makes the function with which a thread writes its bins, by the number of threads.
+    """
+    if not bins:
+        return []
+    threads = min(_most_threads(), len(bins))
+    stopped = Event()
+
+    def _write(part: Sequence[pa.Table]) -> list[Rewritten]:
+        try:
+            return list(make_write(threads)(_until(stopped, part)))
+        except BaseException:
+            stopped.set()
+            raise
+
+    if threads == 1:
+        return _write(bins)
+    with ThreadPoolExecutor(threads, thread_name_prefix="delta-optimize") as pool:
+        found = list(pool.map(_write, _split(bins, threads)))
+    return [rewritten for part in found for rewritten in part]
+
+
+def _most_threads() -> int:
+    """How many threads a run may have."""
+    return min(max(os.cpu_count() or 1, 2), _MOST_THREADS)
 
 
 def _end_of_round(starts: npt.NDArray[np.int64], sizes: Int64Vector, first: int, most: int) -> int:
