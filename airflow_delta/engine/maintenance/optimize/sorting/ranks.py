@@ -65,11 +65,11 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _quantiles(count: int, bits: int) -> Int64Vector:
-    """Where the boundaries of ranges are in a sorted sample of some size."""
+    """Where the boundaries of ranges, the last values of all but one, are in a sorted sample of some size."""
     if not count:
         return np.empty(0, np.int64)
     ranges = 1 << bits
-    return np.arange(1, ranges) * count // ranges
+    return (np.arange(1, ranges) * count - 1) // ranges
 
 
 def _numbers(values: pa.Array) -> npt.NDArray[Any]:
