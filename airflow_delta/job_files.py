@@ -139,23 +139,20 @@ def transaction_parameter(given: dict[str, Any]) -> tuple[str, int] | None:
     return None if app_id is None else (app_id, app_version)
 
 
-def change_report(
-    table_uri: str, version: int, *, written: bool, txn: tuple[str, int] | None
-) -> dict[str, Any]:
-    """The result of a job that deletes, updates or merges rows.
+def change_report(table_uri: str, version: int, *, written: bool, repeated: bool) -> dict[str, Any]:
+    """The result of a job that writes, deletes, updates or merges rows.
 
     Args:
         table_uri: the table.
         version: the version of the commit; without one, the newest.
         written: whether this job has made a commit.
-        txn: its transaction identifier. With one there always is a commit, even if no row has changed.
+        repeated: whether an earlier job has made the commit.
     """
-    is_repeated = txn is not None and not written
     return {
         "table_uri": table_uri,
         "version": version,
-        "committed": written or is_repeated,
-        "repeated": is_repeated,
+        "committed": written or repeated,
+        "repeated": repeated,
     }
 
 

@@ -74,6 +74,7 @@ def _operators() -> list[str]:
         "airflow_delta.operators.log_compaction",
         "airflow_delta.operators.merge",
         "airflow_delta.operators.metadata_cleanup",
+        "airflow_delta.operators.optimize",
         "airflow_delta.operators.restore",
         "airflow_delta.operators.row_rules",
         "airflow_delta.operators.row_tracking",

@@ -28,9 +28,12 @@ __all__ = [
     "CopyResult",
     "DeletionPlanResult",
     "DropFeatureResult",
+    "EventPinResult",
     "FileCount",
     "LogCompactionResult",
     "MetadataCleanupResult",
+    "OptimizePlanResult",
+    "OptimizeResult",
     "PinResult",
     "RestoreCheckpoint",
     "RestoreResult",
@@ -82,6 +85,12 @@ class PinResult(TypedDict):
     num_files: int
     size_in_bytes: int
     num_rows: int | None
+
+
+class EventPinResult(PinResult):
+    """What `TimeTravelSnapshotOperator` returns with ``version="triggering_event"``."""
+
+    after_version: int | None
 
 
 class CopyResult(PinResult):
@@ -176,6 +185,39 @@ class MetadataCleanupResult(TypedDict):
     keeps: list[dict[str, Any]]
     wanted_checkpoint: int | None
     reason: str | None
+    dry_run: bool
+    duration_ms: int
+
+
+class OptimizePlanResult(TypedDict):
+    """What an optimization rewrites, and why it rewrites nothing."""
+
+    version: int
+    files: int
+    bytes: int
+    new_files: int
+    partitions: int
+    deleted_rows: int
+    live_files: int
+    postponed_files: int
+    min_file_size: int
+    max_file_size: int
+    reason: str | None
+
+
+class OptimizeResult(TypedDict):
+    """What `OptimizeOperator` returns."""
+
+    table_uri: str
+    version: int
+    commits: int
+    files_removed: int
+    bytes_removed: int
+    files_added: int
+    bytes_added: int
+    files_copied: int
+    files_lost: int
+    plan: OptimizePlanResult
     dry_run: bool
     duration_ms: int
 

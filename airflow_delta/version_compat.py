@@ -16,6 +16,7 @@ from airflow.providers.common.compat.connection import (
 )
 from airflow.sdk import (
     Asset,
+    AssetAlias,
     BaseHook,
     BaseOperator,
     BaseSensorOperator,
@@ -31,11 +32,13 @@ from airflow.sdk.definitions._internal.expandinput import (
     MappedArgument,
 )
 from airflow.sdk.definitions._internal.mixins import ResolveMixin
+from airflow.sdk.definitions.asset import AssetNameRef, AssetUriRef
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowNotFoundException,
+    AirflowRuntimeError,
     AirflowSensorTimeout,
     AirflowSkipException,
     AirflowTaskTimeout,
@@ -47,10 +50,14 @@ __all__ = [
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
+    "AirflowRuntimeError",
     "AirflowSensorTimeout",
     "AirflowSkipException",
     "AirflowTaskTimeout",
     "Asset",
+    "AssetAlias",
+    "AssetNameRef",
+    "AssetUriRef",
     "BaseHook",
     "BaseOperator",
     "BaseSensorOperator",

@@ -1,15 +1,15 @@
-r"""Maintain a Delta table: wait for a new version, pin it, checkpoint it, copy it, clean up and vacuum.
+r"""Maintain a Delta table: wait for a new version, pin it, checkpoint it, copy it, optimize and clean up.
 
 Run it for any table, by hand or from another DAG::
 
     airflow dags test delta_table_maintenance \
         -c '{"table_uri": "/data/sales", "target_uri": "/data/sales_pinned"}'
 
-All tasks up to the copy use the pinned version, so that commits in between don't matter. The last
-two tasks delete what the table's properties don't protect: the log before
-``delta.logRetentionDuration`` (by default 30 days), and files that were removed before
-``delta.deletedFileRetentionDuration`` (by default a week). With ``"dry_run": true`` they only
-report what they would delete.
+All tasks up to the copy use the pinned version, so that commits in between don't matter. Then small
+files are rewritten together, ten gigabytes in a run at most. The last two tasks delete what the
+table's properties don't protect: the log before ``delta.logRetentionDuration`` (by default 30 days),
+and files that were removed before ``delta.deletedFileRetentionDuration`` (by default a week). With
+``"dry_run": true`` these three only report what they would rewrite or delete.
 
 To run it on a schedule, set ``schedule`` and defaults for the params, and let ``after_version``
 follow the previous run.
@@ -23,6 +23,7 @@ from airflow.sdk import DAG, Param
 
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.metadata_cleanup import MetadataCleanupOperator
+from airflow_delta.operators.optimize import OptimizeOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.operators.vacuum import VacuumOperator
 from airflow_delta.sensors.table_version import TableVersionSensor
@@ -49,13 +50,21 @@ with DAG(
         "after_version": Param(
             -1, type="integer", minimum=-1, description="Wait for a version newer than this"
         ),
+        "max_bytes": Param(
+            10 << 30,
+            type=["null", "integer"],
+            minimum=1,
+            description="The most bytes of small files to rewrite; empty: no limit",
+        ),
         "vacuum_mode": Param(
             "full",
             enum=["full", "lite"],
             description="Look at all files, or at those that commits have removed since the last vacuum",
         ),
         "dry_run": Param(
-            False, type="boolean", description="Delete nothing; only report what would be deleted"
+            False,
+            type="boolean",
+            description="Rewrite and delete nothing; only report what would be done",
         ),
         "delta_conn_id": Param(
             None,
@@ -96,6 +105,12 @@ with DAG(
         spark_conn_id="{{ params.spark_conn_id }}",
     )
 
+    optimize = OptimizeOperator(
+        task_id="optimize",
+        table_uri="{{ params.table_uri }}",
+        max_bytes=optional("{{ params.max_bytes }}"),
+        dry_run="{{ params.dry_run }}",
+    )
     clean_up_log = MetadataCleanupOperator(
         task_id="clean_up_log",
         table_uri="{{ params.table_uri }}",
@@ -108,4 +123,5 @@ with DAG(
         dry_run="{{ params.dry_run }}",
     )
 
-    wait_for_version >> pin_snapshot >> checkpoint >> materialise >> clean_up_log >> vacuum
+    wait_for_version >> pin_snapshot >> checkpoint >> materialise
+    materialise >> optimize >> clean_up_log >> vacuum

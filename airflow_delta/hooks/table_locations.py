@@ -6,19 +6,26 @@ account.)
 
 ``allowed_outside``, the locations outside of a table below which it may read, is a list, or one
 text with commas.
+
+`canonical_uri` gives the spellings of a location one form, by which assets and tables are compared.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable
+from urllib.parse import quote, unquote
 
 from airflow_delta.version_compat import AirflowFailException
 
-__all__ = ["as_locations", "one_connection", "split_connection"]
+__all__ = ["as_locations", "canonical_uri", "one_connection", "split_connection"]
 
 _WITH_CONNECTION = re.compile(r"((?:s3|s3a|gs|gcs)://)([^/]*)@(.*)", re.DOTALL | re.IGNORECASE)
 _CONNECTION_ID = re.compile(r"[\w.-]+")
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+._-]+):(//)?(.*)", re.DOTALL)
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss"}
+"""The schemes that mean the same as another one, which is the usual one."""
 
 
 def split_connection(uri: str) -> tuple[str | None, str]:
@@ -61,3 +68,40 @@ def as_locations(value: Iterable[str] | str | None) -> tuple[str, ...]:
         parts = (part.strip() for part in value.split(","))
         return tuple(part for part in parts if part not in ("", "None"))
     return () if value is None else tuple(value)
+
+
+def canonical_uri(uri: str) -> str:
+    """Return the one spelling of a location: the usual scheme, no connection and no slash at its end.
+
+    ``s3a://lake/sales/`` becomes ``s3://lake/sales``, ``/data/sales`` becomes ``file:///data/sales``. A
+    name that is neither a path nor a URI stays as it is. Unlike the engine's canonical location, the result
+    depends on the text alone: not on endpoints, links or the current directory.
+
+    :raises AirflowFailException: the part in front of the bucket isn't a connection id.
+    """
+    _, uri = split_connection(uri)
+    match = _URI.fullmatch(uri)
+    if match is None:
+        return _file_uri(uri) if uri.startswith("/") else uri
+    scheme, slashes, rest = match.groups()
+    scheme = scheme.lower()
+    if scheme == "file":
+        path = rest.removeprefix("localhost") if slashes else rest
+        return _file_uri(unquote(path, errors="surrogateescape")) if path[:1] == "/" else uri
+    if not slashes:
+        return uri
+    scheme = _SCHEMES.get(scheme, scheme)
+    if scheme == "abfss":
+        container, path = rest.partition("/")[::2]
+        rest = f"{_azure_container(container)}/{path}"
+    return f"{scheme}://{rest.rstrip('/')}"
+
+
+def _file_uri(path: str) -> str:
+    return f"file://{quote('/' + posixpath.normpath(path).lstrip('/'), errors='surrogateescape')}"
+
+
+def _azure_container(authority: str) -> str:
+    """A container with its account, whose host has no case."""
+    container, at, host = authority.partition("@")
+    return f"{container}{at}{host.lower()}"

@@ -10,6 +10,7 @@ from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.feed_progress import TaskProgress, with_progress
 from airflow_delta.operators.run_identity import run_identity
+from airflow_delta.operators.table_commits import target_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_spark_conf,
@@ -149,6 +150,7 @@ class ChangeFeedOperator(TableTask):
         """``target_uri``: Spark is needed only with a target."""
         return ["target_uri"] if is_certain(given.get("target_uri")) else []
 
+    @with_table_commit(target_commit("WRITE", metrics=("num_changes",)))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Append the changes of the new versions.

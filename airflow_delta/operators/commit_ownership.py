@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
+from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_conf, as_text, switch
 from airflow_delta.version_compat import Context
@@ -13,6 +14,8 @@ from airflow_delta.version_compat import Context
 __all__ = ["ConvertToFileSystemOperator", "ConvertToManagedCommitOperator"]
 
 _SQL = "sql"
+_TO_MANAGED = maintenance_commit("SET TBLPROPERTIES", committed=lambda result: result["converted"])
+_TO_FILE_SYSTEM = maintenance_commit("DROP FEATURE", committed=lambda result: result["converted"])
 
 
 class ConvertToManagedCommitOperator(TableTask):
@@ -54,6 +57,7 @@ class ConvertToManagedCommitOperator(TableTask):
         self.conf = conf
         self.check_arguments()
 
+    @with_table_commit(_TO_MANAGED)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Convert the table.
@@ -103,6 +107,7 @@ class ConvertToFileSystemOperator(TableTask):
         self.keep_in_commit_timestamps = keep_in_commit_timestamps
         self.check_arguments()
 
+    @with_table_commit(_TO_FILE_SYSTEM)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Convert the table back.

@@ -9,6 +9,7 @@ from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_changes import SparkRowChanges
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.spark_task import SparkTask
+from airflow_delta.operators.table_commits import row_commit, with_table_commit
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import as_required_text, as_text, flag
 from airflow_delta.version_compat import Context
@@ -78,6 +79,7 @@ class DeleteOperator(SparkTask):
         """``condition``: Spark evaluates it."""
         return ["condition"]
 
+    @with_table_commit(row_commit("DELETE"))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the rows.

@@ -9,6 +9,7 @@ from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
 from airflow_delta.operators.run_identity import run_identity
+from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_required_text,
@@ -20,6 +21,12 @@ from airflow_delta.operators.template_values import (
 from airflow_delta.version_compat import AirflowException, Context
 
 __all__ = ["DropFeatureOperator"]
+
+_COMMIT = maintenance_commit(
+    "DROP FEATURE",
+    committed=lambda result: result["num_commits"] > 0,
+    metrics=("num_commits",),
+)
 
 
 class DropFeatureOperator(TableTask):
@@ -99,6 +106,7 @@ class DropFeatureOperator(TableTask):
         self._job: Any = None
         self.check_arguments()
 
+    @with_table_commit(_COMMIT)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Drop the feature, as far as that is possible now.

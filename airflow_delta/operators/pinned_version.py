@@ -2,7 +2,7 @@
 
 "The newest version" may be another one at each try, and so may a timestamp after the newest commit
 if clocks differ. So the first try of a DAG run decides on a version, which is stored in the state
-of the task.
+of the task. The version of the asset event that has started the run is the same in all tries anyway.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.operators.template_values import TRIGGERING_EVENT
+from airflow_delta.operators.triggering_event import triggering_range
 from airflow_delta.version_compat import Context, task_state
 
 __all__ = ["pinned_version"]
@@ -22,7 +24,7 @@ def pinned_version(
     context: Context,
     table_uri: str,
     *,
-    version: int | None,
+    version: int | str | None,
     timestamp: int | str | None,
     check_files: bool,
 ) -> dict[str, Any]:
@@ -31,13 +33,17 @@ def pinned_version(
     :param hook: gives access to the table.
     :param context: the context of the try.
     :param table_uri: the table.
-    :param version: the version in the task's arguments; or
+    :param version: the version in the task's arguments, or `TRIGGERING_EVENT`; or
     :param timestamp: the time, as ISO-8601 or epoch milliseconds. Neither: the newest version.
     :param check_files: check that the files of the version exist.
+    :returns: the entries of `DeltaHook.pin`; for `TRIGGERING_EVENT` also ``after_version``.
+    :raises ArgumentError: an asset event has a version that is none.
     :raises MissingFilesError: files of the version are gone.
     :raises DeltaError: the table or the version can't be read.
     """
-    if version is not None:
+    if version == TRIGGERING_EVENT:
+        return _version_of_event(hook, context, table_uri, check_files=check_files)
+    if isinstance(version, int):
         return hook.pin(table_uri, version=version, check_files=check_files)
     arguments = {"table_uri": table_uri, "timestamp": timestamp}
     state = task_state(context)
@@ -48,3 +54,23 @@ def pinned_version(
     if state is not None:
         state.set(_STATE_KEY, {**arguments, "version": pinned["version"]})
     return pinned
+
+
+def _version_of_event(
+    hook: DeltaHook, context: Context, table_uri: str, *, check_files: bool
+) -> dict[str, Any]:
+    """Pin the version of the events that started the run; without one, the newest version."""
+    found = triggering_range(context, table_uri)
+    if found is None:
+        hook.log.info(
+            "no event with a version of %s has started this run: pin the newest", table_uri
+        )
+    pinned = pinned_version(
+        hook,
+        context,
+        table_uri,
+        version=None if found is None else found.version,
+        timestamp=None,
+        check_files=check_files,
+    )
+    return {**pinned, "after_version": None if found is None else found.after_version}

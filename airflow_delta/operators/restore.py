@@ -8,6 +8,7 @@ from typing import Any
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.run_identity import run_identity
+from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_timestamp, as_version, flag, switch
 from airflow_delta.version_compat import Context
@@ -90,6 +91,13 @@ class RestoreOperator(TableTask):
         if known.get("version", 0) is None and known.get("timestamp", 0) is None:
             raise ArgumentError("give a version or a timestamp to restore")
 
+    @with_table_commit(
+        maintenance_commit(
+            "RESTORE",
+            committed=lambda result: result["committed"],
+            metrics=("files_restored", "files_removed", "bytes_restored", "bytes_removed"),
+        )
+    )
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Restore the table.

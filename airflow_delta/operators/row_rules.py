@@ -9,11 +9,17 @@ from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_rules import SparkRowRules
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.spark_task import SparkTask
+from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import as_required_text
 from airflow_delta.version_compat import Context
 
 __all__ = ["AddConstraintOperator", "SetNotNullOperator"]
+
+
+def _always(result: Mapping[str, Any]) -> bool:  # noqa: ARG001  (the signature of a decision)
+    """Whether there is a commit; these operators make one, or fail."""
+    return True
 
 
 class _RowRuleTask(SparkTask):
@@ -67,6 +73,7 @@ class AddConstraintOperator(_RowRuleTask):
         self.expression = expression
         self.check_arguments()
 
+    @with_table_commit(maintenance_commit("ADD CONSTRAINT", committed=_always))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Check the rows, and add the constraint.
@@ -111,6 +118,7 @@ class SetNotNullOperator(_RowRuleTask):
         self.column = column
         self.check_arguments()
 
+    @with_table_commit(maintenance_commit("CHANGE COLUMN", committed=_always))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Check the rows, and change the column.

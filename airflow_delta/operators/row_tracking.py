@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
+from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import flag
 from airflow_delta.version_compat import Context
@@ -42,6 +43,13 @@ class EnableRowTrackingOperator(TableTask):
         self._dry_run = dry_run
         self.check_arguments()
 
+    @with_table_commit(
+        maintenance_commit(
+            "SET TBLPROPERTIES",
+            committed=lambda result: result["num_commits"] > 0,
+            metrics=("files_backfilled", "num_commits"),
+        )
+    )
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Enable row tracking.

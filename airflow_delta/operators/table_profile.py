@@ -13,10 +13,10 @@ from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_names,
+    as_pinned_version,
     as_spark_conf,
     as_text,
     as_timestamp,
-    as_version,
     switch,
 )
 from airflow_delta.version_compat import Context
@@ -45,7 +45,8 @@ class TableProfileOperator(TableTask):
     A retry, or the cleared task, profiles the same version as the first try of the DAG run.
 
     :param table_uri: the table's path or URI. (templated)
-    :param version: the version to profile. (templated)
+    :param version: the version to profile; ``triggering_event`` for that of the asset event that has
+        started the DAG run, see `TimeTravelSnapshotOperator`. (templated)
     :param timestamp: profile the newest version at this time: ISO-8601 with an offset, or epoch
         milliseconds. A time after the newest commit means the newest version; a time in the future is an
         error. At most one of version and timestamp; with neither it is the newest version. (templated)
@@ -75,7 +76,7 @@ class TableProfileOperator(TableTask):
     )
     arguments = with_readers(
         TableTask,
-        version=as_version,
+        version=as_pinned_version,
         timestamp=as_timestamp,
         columns=as_names,
         predicate=as_text,

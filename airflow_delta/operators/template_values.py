@@ -27,6 +27,7 @@ from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.hooks.table_locations import as_locations
 
 __all__ = [
+    "TRIGGERING_EVENT",
     "Reader",
     "as_allowed_locations",
     "as_bytes",
@@ -35,6 +36,7 @@ __all__ = [
     "as_hours",
     "as_names",
     "as_new_values",
+    "as_pinned_version",
     "as_required_location",
     "as_required_text",
     "as_spark_conf",
@@ -49,6 +51,9 @@ __all__ = [
     "location",
     "switch",
 ]
+
+TRIGGERING_EVENT = "triggering_event"
+"""The version that stands for the one of the asset event that has started the DAG run."""
 
 _ABSENT = ("", "None", "null")
 _FLAGS = {"true": True, "false": False}
@@ -73,6 +78,14 @@ def as_version(value: str | int | None, *, name: str) -> int | None:
     return _whole(value, name=name, least=0, expected="a version such as 24")
 
 
+def as_pinned_version(value: str | int | None, *, name: str) -> int | str | None:
+    """A version, or `TRIGGERING_EVENT`; None for none."""
+    if isinstance(value, str) and value.strip() == TRIGGERING_EVENT:
+        return TRIGGERING_EVENT
+    expected = f"a version such as 24, or {TRIGGERING_EVENT!r}"
+    return _whole(value, name=name, least=0, expected=expected)
+
+
 def as_version_or_before(value: str | int | None, *, name: str) -> int | None:
     """A version, or -1 for the time before the first one; None for none."""
     return _whole(value, name=name, least=-1, expected="a version such as 24, or -1 for none")
@@ -81,6 +94,11 @@ def as_version_or_before(value: str | int | None, *, name: str) -> int | None:
 def as_bytes(value: str | int | None, *, name: str) -> int | None:
     """A number of bytes; None for none."""
     return _whole(value, name=name, least=0, expected="a number of bytes from 0 on, or None")
+
+
+def as_size(value: str | int | None, *, name: str) -> int | None:
+    """A size in bytes; None for none."""
+    return _whole(value, name=name, least=1, expected="a number of bytes from 1 on, or None")
 
 
 def as_conf(value: Mapping[str, Any] | None, *, name: str) -> Mapping[str, Any] | None:
@@ -161,6 +179,19 @@ def as_hours(value: str | float | None, *, name: str) -> float | None:
     if not 0 <= hours <= _MOST_HOURS:
         raise _wrong(name, "a number of hours such as 168", value)
     return hours
+
+
+def as_ratio(value: str | float | None, *, name: str) -> float | None:
+    """A number from 0 to 1; None for none."""
+    if value is None:
+        return None
+    try:
+        ratio = math.nan if isinstance(value, bool) else float(str(value).strip())
+    except ValueError:
+        ratio = math.nan
+    if not 0 <= ratio <= 1:
+        raise _wrong(name, "a number from 0 to 1 such as 0.05", value)
+    return ratio
 
 
 def as_text(value: Any, *, name: str) -> str | None:

@@ -12,12 +12,13 @@ from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.durations import Duration, as_duration_ms
 from airflow_delta.operators.pinned_version import pinned_version
 from airflow_delta.operators.run_identity import run_identity
+from airflow_delta.operators.table_commits import target_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
+    as_pinned_version,
     as_spark_conf,
     as_text,
     as_timestamp,
-    as_version,
     choice,
     location,
     switch,
@@ -50,12 +51,16 @@ class TimeTravelSnapshotOperator(TableTask):
     (None if statistics are missing), ``expires_at`` (None for a copy that doesn't expire) and
     ``deleted_copies``, the locations of expired copies that were deleted.
 
+    With ``version="triggering_event"`` there is also ``after_version``: the versions after it, up to
+    ``version``, started the run, by one event or several. It is None if no event has it.
+
     A retry, or the cleared task, pins the same version as the first try of the DAG run. If an
     earlier try has committed a Delta copy of that version, it isn't made again. A Delta copy is a
     clone, a table of its own; another version later copies only the files that the clone lacks.
 
     :param table_uri: the table's path or URI. (templated)
-    :param version: the version to pin. (templated)
+    :param version: the version to pin; ``triggering_event`` for the version of the asset event that has
+        started the DAG run, or the newest version if none has. (templated)
     :param timestamp: pin the newest version at this time: ISO-8601 with an offset, or epoch
         milliseconds. A time after the newest commit means the newest version; a time in the future is an
         error. At most one of version and timestamp; with neither it is the newest version. (templated)
@@ -90,7 +95,7 @@ class TimeTravelSnapshotOperator(TableTask):
     )
     arguments = with_readers(
         TableTask,
-        version=as_version,
+        version=as_pinned_version,
         timestamp=as_timestamp,
         check_files=switch(default=True),
         target_uri=location,
@@ -146,6 +151,7 @@ class TimeTravelSnapshotOperator(TableTask):
         """``target_uri``: Spark makes the copy."""
         return ["target_uri"] if is_certain(given.get("target_uri")) else []
 
+    @with_table_commit(target_commit("CLONE", metrics=("target_num_files", "target_num_rows")))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Pin the version, and copy it if there is a target.

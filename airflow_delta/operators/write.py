@@ -9,6 +9,7 @@ from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_changes import SparkRowChanges
 from airflow_delta.operators.row_source import RowSourceTask
 from airflow_delta.operators.run_identity import run_identity
+from airflow_delta.operators.table_commits import row_commit, with_table_commit
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import (
     as_bytes,
@@ -155,6 +156,7 @@ class WriteOperator(RowSourceTask):
         self.user_metadata = user_metadata
         self.check_arguments()
 
+    @with_table_commit(row_commit("WRITE"))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the rows.

@@ -108,7 +108,7 @@ class TableWait(TableTask, BaseSensorOperator):
             return PokeReturnValue(is_done=False)
         if self._log is None:
             self._log = WaitLog(self.log, self.table_uri, self.wanted)
-        self._log.seen(found.seen)
+        self._log.found(found)
         return PokeReturnValue(found.reached, found.facts)
 
     def execute(self, context: Context) -> Any:

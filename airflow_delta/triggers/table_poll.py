@@ -137,7 +137,7 @@ class TablePoll(BaseTrigger):
                 log.failed(error)
             else:
                 if found is not None:
-                    log.seen(found.seen)
+                    log.found(found)
                     if found.reached:
                         return found.facts
             if is_last:

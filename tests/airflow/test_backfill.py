@@ -462,10 +462,10 @@ def test_a_long_outage_is_logged_in_short(
     assert "opening it again after OSError('the connection was reset')" in told[1][0]
     assert "OSError: the connection was reset" in told[2][0]
     assert "doesn't know its database" in told[3][0]
-    assert all(f"{managed.path}: waiting for" in message for message in seen)
-    assert [message.partition("last seen: ")[2] for message in seen] == [
-        "version 4 backfilled, version 5 ratified",
-        "version 5 backfilled, version 5 ratified",
+    wanted = "all versions that are ratified now to be backfilled"
+    assert seen == [
+        f"{managed.path}: waiting for {wanted}, last seen: version 4 backfilled, version 5 ratified",
+        f"{managed.path}: the wait for {wanted} is over, found: version 5 backfilled, version 5 ratified",
     ]
 
 

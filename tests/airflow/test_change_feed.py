@@ -344,6 +344,7 @@ def test_the_example_dag_over_three_runs(
     assert Peer(str(target)).version() == 1
 
 
+@pytest.mark.deep
 def test_the_example_dag_without_a_target(airflow_database: Path, table: str) -> None:
     """Then only the state that Airflow keeps tells what was processed."""
     now = datetime.now(timezone.utc)

@@ -96,6 +96,14 @@ def test_the_reference_names_the_type_of_each_result() -> None:
     assert named == set(results.__all__) - nested
 
 
+def test_the_dags_of_the_guide_to_events_can_be_loaded() -> None:
+    page = DOCS / "how-to" / "events.md"
+    examples = [example(page, number) for number in range(len(code_of(page)))]
+    pin, restore = examples[0]["pin"], examples[0]["SALES"]
+    assert (pin.version, restore.uri) == ("triggering_event", "s3://lake/sales")
+    assert examples[1]["load"].function.__name__ == "load"
+
+
 def test_the_connectors_of_the_guide_fit_the_installed_spark() -> None:
     jars = Path(pyspark.__file__).parent / "jars"
     (client,) = jars.glob("hadoop-client-api-*.jar")

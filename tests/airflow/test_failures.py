@@ -33,6 +33,7 @@ from airflow_delta.operators.drop_feature import DropFeatureOperator
 from airflow_delta.operators.log_compaction import LogCompactionOperator
 from airflow_delta.operators.merge import MergeOperator
 from airflow_delta.operators.metadata_cleanup import MetadataCleanupOperator
+from airflow_delta.operators.optimize import OptimizeOperator
 from airflow_delta.operators.restore import RestoreOperator
 from airflow_delta.operators.row_rules import AddConstraintOperator, SetNotNullOperator
 from airflow_delta.operators.row_tracking import EnableRowTrackingOperator
@@ -81,6 +82,7 @@ OPERATORS: list[tuple[Any, dict[str, Any]]] = [
         },
     ),
     (MetadataCleanupOperator, {}),
+    (OptimizeOperator, {}),
     (RestoreOperator, {"version": 1}),
     (SetNotNullOperator, {"column": "x"}),
     (TableProfileOperator, {}),

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.airflow.maintenance import checkpoint_only, load_dag, rows_by_peer, run_dag
-from tests.deep import deep_but_for
 from tests.golden.expected_rows import ExpectedRows
 
 CASES = (
@@ -28,7 +27,8 @@ def dag(airflow_database: Path) -> Any:
     return load_dag()
 
 
-@pytest.mark.parametrize("name", deep_but_for(CASES, "dat-with_checkpoint"))
+@pytest.mark.deep
+@pytest.mark.parametrize("name", CASES)
 def test_the_rows_are_those_that_spark_expects(
     name: str,
     dag: Any,

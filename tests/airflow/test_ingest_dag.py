@@ -7,10 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_delta.engine import DeltaTable
 from tests.airflow.maintenance import rows_by_peer, run_dag
 
 
+@pytest.mark.deep
 def test_a_run_appends_its_files_and_pins_the_version(
     airflow_database: Path, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ def dag(airflow_database: Path) -> Any:
 
 def test_the_tasks_follow_each_other(dag: Any) -> None:
     order = ["wait_for_version", "pin_snapshot", "checkpoint", "materialise"]
-    order += ["clean_up_log", "vacuum"]
+    order += ["optimize", "clean_up_log", "vacuum"]
     assert [task.task_id for task in dag.topological_sort()] == order
     for before, after in itertools.pairwise(order):
         assert before in dag.get_task(after).upstream_task_ids
@@ -36,13 +36,16 @@ def test_the_whole_dag_over_a_table(dag: Any, sales_copy: Path, tmp_path: Path) 
     os.utime(orphan, (0, 0))
     state, returned = run_dag(dag, table_uri=str(table), target_uri=str(target))
     assert state == "success"
+    after_optimize = {"optimize", "clean_up_log", "vacuum"}
     for task, value in returned.items():
         assert value["table_uri"] == str(table), task
-        assert value["version"] == 3, task
+        assert value["version"] == (4 if task in after_optimize else 3), task
     assert returned["checkpoint"]["written"] is True
     assert returned["materialise"]["target_uri"] == str(target)
+    assert (returned["optimize"]["commits"], returned["optimize"]["files_added"]) == (1, 1)
     assert [file.name for file in sorted((table / "_delta_log").glob("*.json"))] == [
-        f"{3:020}.json"
+        f"{3:020}.json",
+        f"{4:020}.json",
     ]
     assert returned["clean_up_log"]["earliest_version"] == 3
     assert (returned["vacuum"]["num_deleted"], orphan.exists()) == (1, False)
@@ -58,6 +61,7 @@ def test_without_a_target_nothing_is_copied(dag: Any, sales_copy: Path) -> None:
     state, returned = run_dag(dag, table_uri=str(sales_copy), after_version=2, dry_run=True)
     assert state == "success"
     assert returned["materialise"] == returned["pin_snapshot"]
+    assert (returned["optimize"]["commits"], returned["optimize"]["plan"]["new_files"]) == (0, 1)
     assert (returned["clean_up_log"]["files"], returned["clean_up_log"]["num_deleted"]) == (3, 0)
     assert (sales_copy / "_delta_log" / f"{0:020}.json").exists()
     hint = json.loads((sales_copy / "_delta_log" / "_last_checkpoint").read_text())

@@ -21,6 +21,7 @@ from airflow_delta.operators.commit_ownership import (
 from airflow_delta.operators.drop_feature import DropFeatureOperator
 from airflow_delta.operators.log_compaction import LogCompactionOperator
 from airflow_delta.operators.metadata_cleanup import MetadataCleanupOperator
+from airflow_delta.operators.optimize import OptimizeOperator
 from airflow_delta.operators.restore import RestoreOperator
 from airflow_delta.operators.table_profile import TableProfileOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
@@ -162,6 +163,7 @@ def test_results_are_of_their_types(sales_copy: Path, tmp_path: Path) -> None:
         (TableVersionSensor, results.VersionWaitResult, {}),
         (BackfillSensor, results.BackfillWaitResult, {}),
         (TimeTravelSnapshotOperator, results.PinResult, {}),
+        (TimeTravelSnapshotOperator, results.EventPinResult, {"version": "triggering_event"}),
         (TableProfileOperator, results.TableProfileResult, {"columns": []}),
         (LogCompactionOperator, results.LogCompactionResult, {"start": 1, "end": 2}),
         (CheckpointOperator, results.CheckpointResult, {}),
@@ -169,6 +171,8 @@ def test_results_are_of_their_types(sales_copy: Path, tmp_path: Path) -> None:
         (RestoreOperator, results.RestoreResult, {"version": 1}),
         (RestoreOperator, results.RestoreResult, {"version": 1, "dry_run": True}),
         (MetadataCleanupOperator, results.MetadataCleanupResult, {}),
+        (OptimizeOperator, results.OptimizeResult, {"dry_run": True}),
+        (OptimizeOperator, results.OptimizeResult, {}),
     ):
         check(executed(kind, sales_copy, **arguments), promised, kind.__name__)
     v2_table = write_v2_table(tmp_path / "v2")

@@ -13,6 +13,7 @@ from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.operators.change_feed import ChangeFeedOperator
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.commit_ownership import ConvertToManagedCommitOperator
+from airflow_delta.operators.optimize import OptimizeOperator
 from airflow_delta.operators.restore import RestoreOperator
 from airflow_delta.operators.table_profile import TableProfileOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
@@ -49,6 +50,8 @@ def rendered(task: Any) -> Any:
         (TableVersionSensor, "after_version"),
         (BackfillSensor, "version"),
         (CheckpointOperator, "policy"),
+        (OptimizeOperator, "where"),
+        (OptimizeOperator, "max_bytes"),
         (VacuumOperator, "inventory"),
         (VacuumOperator, "dry_run"),
         (TableProfileOperator, "columns"),
@@ -172,6 +175,8 @@ def test_templates_of_other_delimiters_are_templates() -> None:
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
+        (OptimizeOperator, {"max_bytes": 0}, "max_bytes: expected a number of bytes from 1 on"),
+        (OptimizeOperator, {"max_deleted_ratio": 5}, "max_deleted_ratio: expected a number from 0"),
         (VacuumOperator, {"mode": "ful"}, "mode: expected one of full, lite, found 'ful'"),
         (VacuumOperator, {"engine": "sparc"}, "engine: expected one of local, spark"),
         (VacuumOperator, {"engine": "spark", "mode": "lite"}, "a vacuum by Spark is 'full'"),

@@ -38,6 +38,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return shell
 
 
+@pytest.mark.deep
 def test_the_dag_on_local_files(shell: Shell, tmp_path: Path) -> None:
     run, append, describe = blocks(5, "bash")
     waiting, appended, finished, described = blocks(5, "text")

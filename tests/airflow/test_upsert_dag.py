@@ -16,6 +16,7 @@ from tests.airflow.maintenance import rows_by_peer, run_dag
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 
 
+@pytest.mark.deep
 def test_a_run_merges_its_files_and_appends_the_changes(
     airflow_database: Path, tmp_path: Path
 ) -> None:

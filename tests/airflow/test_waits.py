@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,15 @@ class Log:
     error = warning = exception = info
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The result of a check."""
+
+    seen: str
+    reached: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
 def test_a_wait_logs_what_is_new_and_now_and_then_what_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -169,13 +179,16 @@ def test_a_wait_logs_what_is_new_and_now_and_then_what_is_not(
     wait = WaitLog(log, "s3://lake/t", "version 7 or newer")
     for minute in range(60):
         now[0] = minute * 60
-        wait.seen("version 5" if minute < 35 else "version 6")
+        wait.found(Seen("version 5" if minute < 35 else "version 6"))
     head = "s3://lake/t: waiting for version 7 or newer, last seen: "
     assert log.lines == [f"{head}version 5"] * 4 + [f"{head}version 6"] * 3
     for minute in range(60, 120):
         now[0] = minute * 60
         wait.failed(StorageError("away"))
-    assert log.lines[7:] == [f"{head}a look that failed: StorageError: away"] * 6
+    assert log.lines[7:] == [f"{head}a check that failed: StorageError: away"] * 6
+    wait.found(Seen("version 7", reached=True))
+    over = "s3://lake/t: the wait for version 7 or newer is over, found: version 7"
+    assert log.lines[13:] == [over]
 
 
 def test_a_trigger_logs_what_it_waits_for(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,8 +196,10 @@ def test_a_trigger_logs_what_it_waits_for(table: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(TableVersionTrigger, "log", log)
     Arrivals(monkeypatch, *[None] * 9, lambda: write_commit(table, 2, add("c")))
     event_of(TableVersionTrigger(table_uri=str(table), min_version=2))
-    head = f"{table}: waiting for version 2 or newer, last seen: version "
-    assert log.lines == [f"{head}1", f"{head}2"]
+    assert log.lines == [
+        f"{table}: waiting for version 2 or newer, last seen: version 1",
+        f"{table}: the wait for version 2 or newer is over, found: version 2",
+    ]
 
 
 def test_a_sensor_in_a_slot_logs_what_it_waits_for(

@@ -120,7 +120,7 @@ def test_a_refused_table_is_described_by_its_features(
     (sales_copy / "_delta_log" / f"{4:020}.json").write_text(json.dumps({"protocol": protocol}))
     assert main(["describe", str(sales_copy)]) == 1
     captured = capsys.readouterr()
-    assert "can't read the table because of its features fromTheFuture" in captured.err
+    assert "can't read the table because of its feature fromTheFuture" in captured.err
     assert captured.out == ""
 
 

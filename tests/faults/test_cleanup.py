@@ -67,7 +67,9 @@ def finish(
     check_versions(table.delta, log, plan, versions=(0, plan.earliest_version))
 
 
-@pytest.mark.parametrize("name", sorted(LOGS.keys() - {"classic", "parts"}))
+@pytest.mark.parametrize(
+    "name", deep_but_for(sorted(LOGS.keys() - {"classic", "parts"}), "with all that there is")
+)
 def test_a_cleanup_survives_whatever_fails(name: str) -> None:
     log = LOGS[name]
     with made(log) as table:

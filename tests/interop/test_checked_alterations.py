@@ -47,10 +47,11 @@ def told(root: Path, version: int) -> dict[str, Any]:
     return {name: info.get(name) for name in names}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "clauses",
     [
-        pytest.param("", marks=pytest.mark.deep),
+        "",
         (
             "PARTITIONED BY (part) TBLPROPERTIES ('delta.columnMapping.mode' = 'name',"
             " 'delta.enableDeletionVectors' = 'true')"

@@ -174,9 +174,10 @@ def test_delta_spark_goes_on_from_our_drop(delta_spark: DeltaSpark, tmp_path: Pa
     assert rows(delta_spark, again, second) == before[-1]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "feature",
-    deep_but_for(["deletionVectors", "columnMapping", "typeWidening"], "deletionVectors"),
+    ["deletionVectors", "columnMapping", "typeWidening"],
 )
 def test_we_go_on_from_a_drop_by_delta_spark(
     delta_spark: DeltaSpark, tmp_path: Path, feature: str

@@ -140,4 +140,4 @@ _REFUSED = (
 )
 
 LATER = (*_READABLE, *_REFUSED)
-"""The rows. Those of features that the engine can read come first."""
+"""The rows of all these features."""

@@ -238,14 +238,14 @@ def _refuse(
     if enforceable:
         remedies.append(f"a writer that does so declares it with enforces={list(enforceable)}")
     if len(enforceable) < len(refused):
-        others = "the others" if enforceable else "them"
+        others = "the others" if enforceable else "it" if len(refused) == 1 else "them"
         remedies.append(
             f"use an engine that supports {others}, or have {others} dropped from the table"
         )
     reasons = "; ".join(f"{name} ({note})" for name, note in refused)
+    noun = "feature" if len(refused) == 1 else "features"
     raise UnsupportedFeatureError(
-        f"the engine can't {verb} the table because of its features {reasons}; "
-        f"{'; '.join(remedies)}",
+        f"the engine can't {verb} the table because of its {noun} {reasons}; {'; '.join(remedies)}",
         table=table,
         features=tuple(name for name, _ in refused),
     )

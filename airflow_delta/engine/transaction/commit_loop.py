@@ -4,10 +4,9 @@ Each attempt
 
 1. prepares the staged actions for the version after the newest known one (``prepare``);
 2. checks that the newest known version is still the newest (`_is_current`);
-3. lets a committer make the version: the file system, or the table's commit owner
-(``commit/committers.py``); 4. if another writer has the version: pauses, loads the commits made since,
-checks each of them for conflicts
-   (`conflicts`), and starts again from the newest version.
+3. has a committer make the version: the file system or the table's commit owner (``commit/committers.py``);
+4. if another writer has made the version: pauses, loads the commits made since, and checks each of them for
+   conflicts (`conflicts`). The next attempt starts from the newest version.
 
 docs/explanation/how-a-commit-happens.md gives the reasons.
 """

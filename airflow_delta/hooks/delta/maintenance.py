@@ -17,7 +17,7 @@ __all__ = ["MaintenanceMethods"]
 
 
 class MaintenanceMethods(ManagedCommitMethods):
-    """Write checkpoints and log compactions, clean up the log, vacuum."""
+    """Write checkpoints and log compactions, clean up the log, optimize, vacuum."""
 
     def checkpoint(
         self,
@@ -121,6 +121,42 @@ class MaintenanceMethods(ManagedCommitMethods):
             older_than=None if older_than_hours is None else timedelta(hours=older_than_hours),
             force=force,
             write_checkpoint=write_checkpoint,
+            dry_run=dry_run,
+        )
+        return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
+
+    def optimize(
+        self,
+        table_uri: str,
+        *,
+        where: str | None = None,
+        min_file_size: int | None = None,
+        max_file_size: int | None = None,
+        max_deleted_ratio: float | None = None,
+        purge: bool = False,
+        max_bytes: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Rewrite small files of a table, and files with many deleted rows, as files of a good size.
+
+        :param where: a condition over partition columns that chooses the files; None for all.
+        :param min_file_size: files of fewer bytes are rewritten together; None: half of ``max_file_size``.
+        :param max_file_size: the size of new files in bytes; None: ``delta.targetFileSize``, or 128 MiB.
+        :param max_deleted_ratio: a file with a larger part of deleted rows is rewritten; None: 0.05.
+        :param purge: rewrite just the files with deleted rows, however few.
+        :param max_bytes: the most bytes of files to rewrite; None for any number.
+        :param dry_run: only report what would be rewritten.
+        :returns: ``table_uri``, the entries of `OptimizeResult.to_dict`, ``dry_run`` and ``duration_ms``.
+        :raises DeltaError: an argument is invalid, or the table can't be read or written.
+        """
+        began = time.monotonic()
+        result = self.table(table_uri).optimize(
+            where,
+            min_file_size=min_file_size,
+            max_file_size=max_file_size,
+            max_deleted_ratio=max_deleted_ratio,
+            purge=purge,
+            max_bytes=max_bytes,
             dry_run=dry_run,
         )
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)

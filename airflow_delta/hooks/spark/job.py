@@ -70,7 +70,8 @@ _DRIVER_PYTHON = "spark.pyspark.driver.python"
 # which Airflow's supervisor kills the task itself.
 _KILL_GRACE_SECONDS = 3.0
 _KILL_WAIT_SECONDS = 1.0
-
+# The exit codes of a spark-submit that was killed, and of one whose driver was killed.
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 # log4j2 reads the name of its configuration from this variable; the system property has precedence.
 _LOG_SETTINGS = "LOG4J_CONFIGURATION_FILE"
@@ -110,6 +111,7 @@ class SparkJobHook(BaseHook):
             driver = os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable)
             properties.setdefault(_DRIVER_PYTHON, driver)
         self._connection_id = spark_conn_id
+        self._kills = False
         self._submission: SparkSubmission = SparkSubmission(
             conf=properties, conn_id=spark_conn_id, name=name
         )
@@ -142,7 +144,8 @@ class SparkJobHook(BaseHook):
         :returns: the result of the job.
         :raises TableFailure: the job failed with a permanent error.
         :raises AirflowException: the master doesn't answer; the job failed (the message begins with the
-            job's error, if it left one, and ends with its last output); or it succeeded without a result.
+            job's error, if it left one, and ends with its last output); it was killed, for example because
+            memory ran out; or it succeeded without a result.
         """
         check_master(self.master, connection_id=self._connection_id)
         with job_folder() as folder:
@@ -163,6 +166,7 @@ class SparkJobHook(BaseHook):
 
     def on_kill(self) -> None:
         """Kill the job with everything it started."""
+        self._kills = True
         self._kill_group()
         self._submission.on_kill()
 
@@ -211,12 +215,24 @@ class SparkJobHook(BaseHook):
         report = json.loads(result.read_text()) if result.exists() else {}
         failure = report.get("error")
         if failure is None:
-            return error
+            reason = self._reason_of_a_kill()
+            return AirflowException(f"{reason}\n{error}") if reason else error
         kind = TableFailure if is_permanent_kind(failure["type"]) else AirflowException
         reason = f"{failure['type']}: {failure['message']}"
         if failure["type"] == SparkStartError.__name__:
             reason = f"Spark connection {self._connection_id!r}, master {self.master}: {failure['message']}"
         return kind(f"{reason}\n{error}")
+
+    def _reason_of_a_kill(self) -> str | None:
+        """What a kill by somebody else means; None if there was none."""
+        if self._kills or self._submission.exit_code not in _KILLED:
+            return None
+        return (
+            f"Spark connection {self._connection_id!r}: spark-submit or its driver was killed (SIGKILL), "
+            "most likely by the system because the worker's machine or container ran out of memory; give "
+            "the worker more memory, run fewer tasks at a time on it, or set a smaller "
+            "spark.driver.memory in spark_conf"
+        )
 
     def _environment(self, secrets: Mapping[str, str]) -> dict[str, str]:
         environment = {**os.environ, **secrets}

@@ -18,6 +18,9 @@ __all__ = ["SparkSubmission"]
 class SparkSubmission(SparkSubmitHook):
     """A submission of a PySpark program in deploy mode ``client``."""
 
+    exit_code: int | None = None
+    """The exit code of the last ``spark-submit`` that ended, as in `subprocess.Popen.returncode`."""
+
     @property
     def master(self) -> str:
         """The master that the connection names."""
@@ -66,4 +69,6 @@ class SparkSubmission(SparkSubmitHook):
 
     def forget_process(self) -> None:
         """Forget the ended process, because its number may be reused."""
+        if self._submit_sp is not None:
+            self.exit_code = self._submit_sp.returncode
         self._submit_sp = None

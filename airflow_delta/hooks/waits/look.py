@@ -28,7 +28,7 @@ class TableLook(Protocol):
 
 
 class WaitLog:
-    """Logs the state of a wait when it changes, and every ten minutes.
+    """Logs the state of a wait when it changes, every ten minutes, and when the wait is over.
 
     :param logger: the logger of the task or the trigger.
     :param table_uri: the table.
@@ -47,15 +47,20 @@ class WaitLog:
         """The table, the wanted state and the last state found."""
         return f"{self._table_uri}: waiting for {self.wanted}, last seen: {self.last}"
 
-    def seen(self, what: str) -> None:
-        """Log the result of a check, if a line is due."""
-        if self._is_due(what):
+    def found(self, look: TableLook) -> None:
+        """Log the result of a check, if a line is due or the table has the wanted state."""
+        is_due = self._is_due(look.seen)
+        if look.reached:
+            self._logger.info(
+                "%s: the wait for %s is over, found: %s", self._table_uri, self.wanted, self.last
+            )
+        elif is_due:
             self._logger.info("%s", self.standing)
 
     def failed(self, error: Exception) -> None:
         """Log a failed check, if a line is due; the traceback is logged once."""
         before = self.last
-        what = f"a look that failed: {type(error).__name__}: {error}"
+        what = f"a check that failed: {type(error).__name__}: {error}"
         if self._is_due(what):
             self._logger.error("%s", self.standing, exc_info=error if what != before else None)
 

@@ -35,6 +35,7 @@ class DeleteResult:
         num_deletion_vectors: the number of files that have got a deletion vector, or a larger one.
         written: False if this call committed nothing: an earlier call had committed this transaction
             identifier, or no row met the condition.
+        repeated: True if an earlier call had committed this transaction identifier.
     """
 
     version: int
@@ -44,6 +45,7 @@ class DeleteResult:
     num_added_files: int = 0
     num_deletion_vectors: int = 0
     written: bool = True
+    repeated: bool = False
 
 
 def delete(
@@ -103,7 +105,7 @@ def _delete(
         table, "DELETE", {"predicate": predicate}, user_metadata=user_metadata, removes=True
     )
     if (earlier := earlier_version(table, txn)) is not None:
-        return DeleteResult(earlier, written=False)
+        return DeleteResult(earlier, written=False, repeated=True)
     with NewFiles(table) as new_files:
         deletion = stage_deletion(spark, table, target, condition, new_files)
         if not deletion.changes_table and txn is None:

@@ -13,9 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.reader.catalyst import Tree, is_repeatable, kind
+from airflow_delta.spark.reader.catalyst import Tree, condition_text, is_repeatable, kind
 
-__all__ = ["check_repeatable", "check_values", "condition_column"]
+__all__ = ["check_repeatable", "check_values", "condition_column", "condition_sql"]
 
 
 def condition_column(condition: Column | str) -> Column:
@@ -25,6 +25,25 @@ def condition_column(condition: Column | str) -> Column:
         ParseException: it is no SQL.
     """
     return F.expr(condition) if isinstance(condition, str) else condition
+
+
+def condition_sql(rows: DataFrame, condition: Column | str) -> str:
+    """A condition as SQL, for ``operationParameters``.
+
+    A text stays as the user wrote it. A `Column` that Spark can't resolve is returned as Spark shows it,
+    because `check_repeatable` reports it later.
+
+    Args:
+        rows: rows with the columns that it may name; they aren't evaluated.
+        condition: the condition.
+    """
+    if isinstance(condition, str):
+        return condition
+    try:
+        plan = rows.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    except AnalysisException:
+        return condition_text(condition)
+    return str(plan.condition().sql())
 
 
 def check_repeatable(

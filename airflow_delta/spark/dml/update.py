@@ -73,6 +73,7 @@ class UpdateResult:
         num_deletion_vectors: the number of files that have got a deletion vector, or a larger one.
         written: False if this call committed nothing: an earlier call had committed this transaction
             identifier, or no row met the condition.
+        repeated: True if an earlier call had committed this transaction identifier.
     """
 
     version: int
@@ -82,6 +83,7 @@ class UpdateResult:
     num_added_files: int = 0
     num_deletion_vectors: int = 0
     written: bool = True
+    repeated: bool = False
 
 
 def update(
@@ -167,7 +169,7 @@ class _Update:
             removes=True,
         )
         if (earlier := earlier_version(self.table, self.txn)) is not None:
-            return UpdateResult(earlier, written=False)
+            return UpdateResult(earlier, written=False, repeated=True)
         assignments = self._assignments(target)
         chosen = choose_files(self.spark, target, self.condition)
         with NewFiles(self.table) as new_files, RowStore(target.table) as store:

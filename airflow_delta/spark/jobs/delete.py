@@ -61,7 +61,9 @@ def delete(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
         result = deletion.delete(
             spark, table_uri, **given, txn=txn, storage_options=storage_options
         )
-    return change_report(table_uri, result.version, written=result.written, txn=txn)
+    return change_report(
+        table_uri, result.version, written=result.written, repeated=result.repeated
+    )
 
 
 def main() -> int:

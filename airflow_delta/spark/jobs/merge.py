@@ -73,7 +73,9 @@ def merge(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> 
         for clause in clauses:
             builder = builder.with_clause(clause)
         result = builder.execute()
-    return change_report(table_uri, result.version, written=result.written, txn=txn)
+    return change_report(
+        table_uri, result.version, written=result.written, repeated=result.repeated
+    )
 
 
 def main() -> int:

@@ -57,7 +57,9 @@ def update(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
         result = updating.update(
             spark, table_uri, **given, txn=txn, storage_options=storage_options
         )
-    return change_report(table_uri, result.version, written=result.written, txn=txn)
+    return change_report(
+        table_uri, result.version, written=result.written, repeated=result.repeated
+    )
 
 
 def main() -> int:

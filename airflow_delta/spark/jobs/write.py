@@ -23,7 +23,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.job_files import known_parameters, run_job, transaction_parameter
+from airflow_delta.job_files import change_report, known_parameters, run_job, transaction_parameter
 from airflow_delta.row_sources.source import parse_source, source_locations
 from airflow_delta.spark.runtime.job_sessions import job_session
 
@@ -69,12 +69,9 @@ def write(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> 
     with job_session(storage_options, table_uri, *source_locations(source)) as spark:
         rows = load_rows(spark, source, storage_options=storage_options)
         result = writer.write(rows, table_uri, **given, txn=txn, storage_options=storage_options)
-    return {
-        "table_uri": table_uri,
-        "version": result.version,
-        "committed": result.written or result.repeated,
-        "repeated": result.repeated,
-    }
+    return change_report(
+        table_uri, result.version, written=result.written, repeated=result.repeated
+    )
 
 
 def main() -> int:

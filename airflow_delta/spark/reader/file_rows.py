@@ -61,6 +61,7 @@ def file_rows(
     schema: T.StructType,
     table: str,
     file_format: FileFormat = PARQUET,
+    options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Read the rows of files, with the columns in the module's docstring.
 
@@ -71,6 +72,7 @@ def file_rows(
         schema: the columns to read, by their physical names.
         table: the table's location, for messages.
         file_format: the format of the files.
+        options: further options of Spark's reader.
 
     Raises:
         InvalidTableError: see `scan_files`.
@@ -84,7 +86,7 @@ def file_rows(
         schema=schema,
         table=table,
         file_format=file_format.provider,
-        options=file_format.options,
+        options={**(options or {}), **file_format.options},
     )
     # Not the column `_metadata`: the table may have one of that name.
     metadata = scan.metadataColumn("_metadata")

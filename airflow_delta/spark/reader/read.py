@@ -21,6 +21,7 @@ from airflow_delta.spark.reader.metadata_columns import checked_metadata_columns
 from airflow_delta.spark.reader.pruning import pruning_expression
 from airflow_delta.spark.reader.row_tracking import tracked_rows
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
+from airflow_delta.spark.reader.versions_read import newest_version_options
 
 if TYPE_CHECKING:
     from airflow_delta.engine.commit.owner import CommitOwner
@@ -85,7 +86,9 @@ def read_snapshot(
     chosen = checked_columns(columns, snapshot.schema, uri)
     others = checked_metadata_columns(metadata_columns, table=uri)
     tracked = tracked_rows(snapshot) if with_row_tracking else None
-    reader = SnapshotReader(spark, table, snapshot)
+    is_newest = version is None and timestamp is None
+    options = newest_version_options(table, snapshot) if is_newest else None
+    reader = SnapshotReader(spark, table, snapshot, options)
     other_schema = reader.other_schema(tracked=tracked, metadata_columns=others)
     _check_apart(other_schema.names, snapshot.schema, uri)
     pruning = None

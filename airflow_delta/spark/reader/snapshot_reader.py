@@ -79,6 +79,7 @@ class SnapshotReader:
         spark: the session.
         table: the table.
         snapshot: the version.
+        options: options of Spark's reader, to be kept in its plans.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class SnapshotReader:
         spark: SparkSession,
         table: DeltaTable,
         snapshot: Snapshot,
+        options: Mapping[str, str] | None = None,
     ) -> None:
         self._spark = spark
         self._snapshot = snapshot
@@ -94,6 +96,7 @@ class SnapshotReader:
         self._mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
         self._format = file_format(snapshot, mapping_mode=self._mode)
         self._partition_columns = snapshot.metadata.partition_columns
+        self._options = options
 
     @property
     def table_schema(self) -> T.StructType:
@@ -225,6 +228,7 @@ class SnapshotReader:
             schema=schema,
             table=self._snapshot.table,
             file_format=self._format,
+            options=self._options,
         )
         if vectors is None:
             vectors = self.vectors(adds)

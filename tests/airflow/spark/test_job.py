@@ -183,6 +183,15 @@ def test_a_failed_job_tells_its_last_words(fake_spark_submit: Path) -> None:
         run(SparkJobHook())
 
 
+@pytest.mark.parametrize("kill", ["os.kill(os.getpid(), 9)", "sys.exit(137)"])
+def test_a_kill_by_the_system_says_what_it_means(fake_spark_submit: Path, kill: str) -> None:
+    """137 is the exit code of spark-submit if its driver, a child, was killed."""
+    fake_spark_submit.write_text(f"import os, sys; {kill}")
+    found = r"(?s)^Spark connection 'spark_default': .*SIGKILL.*memory.*Error code is: (-9|137)"
+    with pytest.raises(AirflowException, match=found):
+        run(SparkJobHook())
+
+
 # Fails as `airflow_delta.job_files` lets a job fail.
 FAILS = """
 import json, sys

@@ -449,7 +449,6 @@ CASES = [
     for seed in range(SEEDS)
 ]
 IN_SHORT = [
-    ("plain", "unpartitioned", 0),
     ("vectors, feed, mapping, row ids", "partitioned", 0),
     ("feed, mapping by id, row ids", "unpartitioned", 0),
 ]

@@ -123,7 +123,7 @@ def test_the_deletion_gets_the_condition(
     sessions: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[Any] = []
-    results = [DeleteResult(3), DeleteResult(3, written=False)]
+    results = [DeleteResult(3), DeleteResult(3, written=False, repeated=True)]
 
     def _delete(*given: Any, **named: Any) -> DeleteResult:
         taken.append((given, named))
@@ -145,7 +145,11 @@ def test_the_update_gets_the_new_values(
     sessions: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[Any] = []
-    results = [UpdateResult(3), UpdateResult(3, written=False), UpdateResult(3, written=False)]
+    results = [
+        UpdateResult(3),
+        UpdateResult(3, written=False, repeated=True),
+        UpdateResult(3, written=False),
+    ]
 
     def _update(*given: Any, **named: Any) -> UpdateResult:
         taken.append((given, named))

@@ -52,6 +52,7 @@ class Case:
         clauses: what follows them.
         rows: of each write the named columns and their values.
         refused: rows that break a rule.
+        constraint: a CHECK constraint of the table.
     """
 
     columns: str
@@ -59,6 +60,7 @@ class Case:
     rows: Sequence[tuple[str, str]] = ()
     refused: Sequence[tuple[str, str]] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    constraint: str = ""
 
     def create(self, table: Path) -> str:
         """The statement that makes the table."""
@@ -104,24 +106,21 @@ CASES = {
         [("id, p, m", "(1L, 'a', map('k', named_struct('x', 1)))"), *ROWS],
         properties={"delta.columnMapping.mode": "id"},
     ),
-    "not null": Case(
-        "id BIGINT NOT NULL, s STRUCT<a: INT NOT NULL, b: INT>, p STRING NOT NULL",
+    "not null and check constraints": Case(
+        "id BIGINT NOT NULL, s STRUCT<a: INT NOT NULL, b: INT>, p STRING NOT NULL, n INT",
         "PARTITIONED BY (p)",
-        [("id, s, p", "(1L, named_struct('a', 1, 'b', NULL), 'x')")],
+        [("id, s, p, n", "(1L, named_struct('a', 1, 'b', NULL), 'x', 1)")],
         [
-            ("id, s, p", "(CAST(NULL AS BIGINT), named_struct('a', 1, 'b', 2), 'x')"),
-            ("id, s, p", "(1L, named_struct('a', CAST(NULL AS INT), 'b', 2), 'x')"),
-            ("id, s, p", "(1L, CAST(NULL AS STRUCT<a: INT, b: INT>), 'x')"),
-            ("id, s, p", "(1L, named_struct('a', 1, 'b', 2), '')"),
+            ("id, s, p, n", "(CAST(NULL AS BIGINT), named_struct('a', 1, 'b', 2), 'x', 1)"),
+            ("id, s, p, n", "(1L, named_struct('a', CAST(NULL AS INT), 'b', 2), 'x', 1)"),
+            ("id, s, p, n", "(1L, CAST(NULL AS STRUCT<a: INT, b: INT>), 'x', 1)"),
+            ("id, s, p, n", "(1L, named_struct('a', 1, 'b', 2), '', 1)"),
+            ("id, s, p, n", "(1L, named_struct('a', 1, 'b', 2), 'x', -1)"),
+            ("id, s, p, n", "(1L, named_struct('a', 1, 'b', 2), 'x', CAST(NULL AS INT))"),
         ],
+        constraint="n > 0",
     ),
-    "check constraints": Case(
-        "id BIGINT, p STRING",
-        rows=ROWS,
-        refused=[("id, p", "(-1L, 'a')"), ("id, p", "(CAST(NULL AS BIGINT), 'a')")],
-        properties={},
-    ),
-    "lengths and defaults": Case(
+    "lengths, defaults and statistics of few columns": Case(
         "c CHAR(3), v VARCHAR(3), a ARRAY<VARCHAR(2)>, s STRING DEFAULT 'none', n INT DEFAULT 1 + 2",
         rows=[
             ("c, v, a", "('ab', 'äöü', array('x', NULL))"),
@@ -129,7 +128,10 @@ CASES = {
             ("n", "(4)"),
         ],
         refused=[("c", "('abcd')"), ("v", "('abc ')"), ("a", "(array('abc'))")],
-        properties={"delta.feature.allowColumnDefaults": "supported"},
+        properties={
+            "delta.feature.allowColumnDefaults": "supported",
+            "delta.dataSkippingNumIndexedCols": "2",
+        },
     ),
     "row tracking, deletion vectors, in-commit timestamps, change data feed, clustering": Case(
         "id BIGINT, p STRING",
@@ -161,16 +163,6 @@ CASES = {
         ],
         properties={"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"},
     ),
-    "statistics of few columns": Case(
-        "id BIGINT, p STRING, s STRUCT<a: STRING, b: DATE>, t STRING",
-        rows=[
-            (
-                "id, p, s, t",
-                f"(1L, '{'x' * 50}', named_struct('a', 'q', 'b', DATE'1500-01-01'), 'y')",
-            )
-        ],
-        properties={"delta.dataSkippingNumIndexedCols": "3"},
-    ),
 }
 
 
@@ -183,8 +175,10 @@ def test_both_engines_write_alike_and_go_on_with_each_others_table(
     case, ours, its = CASES[name], tmp_path / "ours", tmp_path / "its"
     for table in (ours, its):
         delta_spark.sql(case.create(table))
-        if name == "check constraints":
-            delta_spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT pos CHECK (id > 0)")
+        if case.constraint:
+            delta_spark.sql(
+                f"ALTER TABLE delta.`{table}` ADD CONSTRAINT pos CHECK ({case.constraint})"
+            )
     for mine, theirs in ((ours, its), (its, ours)):
         for columns, values in case.rows:
             rows = inserted(columns, values)

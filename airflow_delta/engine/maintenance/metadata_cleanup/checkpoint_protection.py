@@ -94,7 +94,8 @@ def explain_unknown(protocol: Protocol, *, table: str) -> str | None:
         return f"it needs writer version {protocol.min_writer_version}"
     supported = sorted(supported_features(protocol))
     unknown = [name for name in supported if not _is_written(name)]
-    return f"the engine can't write with its features {', '.join(unknown)}" if unknown else None
+    noun = "feature" if len(unknown) == 1 else "features"
+    return f"the engine can't write with its {noun} {', '.join(unknown)}" if unknown else None
 
 
 def find_first_unknown(storage: Storage, log: OldLog, *, before: int) -> UnknownProtocol | None:

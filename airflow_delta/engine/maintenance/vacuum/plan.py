@@ -4,17 +4,18 @@ Writers remove files from a table in its log, not from the store. A vacuum delet
 of ``delta.deletedFileRetentionDuration`` is over (PROTOCOL.md, "Add File and Remove File").
 
 ====================  ==================================================  ============================
-mode                  candidates                                          finds files no commit names
+mode                  candidates                                          finds unreferenced files
 ====================  ==================================================  ============================
 ``full``              all files that the store lists                      yes
 full, by inventory    all files in an inventory                           yes
 ``lite``              what commits since the last vacuum have removed     no
 ====================  ==================================================  ============================
 
-These candidates stay:
+These candidates stay (``classification.py`` applies the rules to each of them):
 
 * files that the newest version, or one of its unexpired tombstones, refers to (``references.py``);
-* files younger than the retention: they may belong to a commit in the making, or be change data files;
+* files younger than the retention (``retention.py``): they may belong to a commit in progress, or be
+  change data files;
 * hidden files, the log above all (``scope.py``), and those of other tables (``other_tables.py``).
 
 ``docs/explanation/how-a-vacuum-keeps-files.md`` has the reasons.

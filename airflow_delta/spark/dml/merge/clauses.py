@@ -28,12 +28,28 @@ if TYPE_CHECKING:
 
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["argument_of", "check_expressions", "resolved_assignments"]
+__all__ = ["argument_of", "check_expressions", "clause_rows", "resolved_assignments"]
+
+_OWNERS = {
+    MATCHED: "the table and the source",
+    NOT_MATCHED: "the source",
+    NOT_MATCHED_BY_SOURCE: "the table",
+}
 
 
 def argument_of(clause: MergeClause) -> str:
     """What the values of a clause are, for errors."""
     return f"the values of a clause for {clause.when}"
+
+
+def clause_rows(own: DataFrame, other: DataFrame) -> dict[str, DataFrame]:
+    """The rows whose columns the expressions of a clause may name, by the kind of clause.
+
+    Args:
+        own: rows with the columns of the table, under its name in expressions.
+        other: rows with the columns of the source, under its name.
+    """
+    return {MATCHED: own.join(other), NOT_MATCHED: other, NOT_MATCHED_BY_SOURCE: own}
 
 
 def check_expressions(
@@ -57,13 +73,9 @@ def check_expressions(
         InvalidArgumentError: Spark can't resolve an expression; a condition isn't the same for a row each
             time, or has a subquery; or a value isn't one for each row by itself.
     """
-    scopes = {
-        MATCHED: (own.join(other), "the table and the source"),
-        NOT_MATCHED: (other, "the source"),
-        NOT_MATCHED_BY_SOURCE: (own, "the table"),
-    }
+    scopes = clause_rows(own, other)
     for number, clause in clauses.items():
-        rows, of = scopes[clause.when]
+        rows, of = scopes[clause.when], _OWNERS[clause.when]
         if clause.condition is not None:
             what = f"the condition {condition_text(clause.condition)} of a clause for {clause.when}"
             check_repeatable(rows, clause.condition, what, of, table=table)

@@ -16,7 +16,7 @@ Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Change Data 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -35,7 +35,12 @@ from airflow_delta.row_changes.clauses import (
 from airflow_delta.spark.dml.assignments import Assignments
 from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
 from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
-from airflow_delta.spark.dml.merge.clauses import check_expressions, resolved_assignments
+from airflow_delta.spark.dml.expressions import condition_sql
+from airflow_delta.spark.dml.merge.clauses import (
+    check_expressions,
+    clause_rows,
+    resolved_assignments,
+)
 from airflow_delta.spark.dml.merge.evolution import evolved_metadata
 from airflow_delta.spark.dml.merge.matches import CLAUSE, Matches, find_matches, joined, numbered
 from airflow_delta.spark.dml.merge.pruning import matching_files_expression
@@ -46,7 +51,6 @@ from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
 from airflow_delta.spark.dml.row_store import RowStore
 from airflow_delta.spark.dml.update import row_ids_of
-from airflow_delta.spark.reader.catalyst import condition_text
 from airflow_delta.spark.reader.columns import frame_schema, quoted
 from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, OWN_PREFIX, SnapshotReader
 from airflow_delta.spark.writer.alignment import AlignedRows
@@ -91,7 +95,8 @@ class MergeAttempt:
             removes=any(clause.then != "insert" for clause in self.clauses),
         )
         if (earlier := earlier_version(self.table, self.txn)) is not None:
-            return MergeResult(earlier, written=False)
+            return MergeResult(earlier, written=False, repeated=True)
+        self.source.check_newest(begun.transaction)
         target = self._evolved(begun)
         with NewFiles(self.table) as new_files, RowStore(target.table) as store:
             staged = _Staging(self, target, new_files, store).stage()
@@ -111,11 +116,25 @@ class MergeAttempt:
             "notMatchedPredicates": NOT_MATCHED,
             "notMatchedBySourcePredicates": NOT_MATCHED_BY_SOURCE,
         }
+        conditions = [self.on, *(clause.condition for clause in self.clauses)]
+        rows = None
+        if any(isinstance(condition, Column) for condition in conditions):
+            rows = clause_rows(*self.empty_rows(self.table.snapshot()))
         lists = {
-            name: [_clause_parameters(clause) for clause in self.of(when).values()]
+            name: [_clause_parameters(clause, rows) for clause in self.of(when).values()]
             for name, when in names.items()
         }
-        return {"predicate": [condition_text(self.on)], **lists}
+        return {"predicate": [_recorded(self.on, MATCHED, rows)], **lists}
+
+    def empty_rows(self, base: Snapshot) -> tuple[DataFrame, DataFrame]:
+        """No rows of the table and those of the source, under their names in expressions.
+
+        Args:
+            base: the version of the table.
+        """
+        nothing = self.source.spark.createDataFrame([], frame_schema(base.schema))
+        own, other = self.aliases
+        return nothing.alias(own), self.source.rows.drop(SOURCE_ROW).alias(other)
 
     def _evolved(self, begun: WriteTarget) -> WriteTarget:
         """The table with the columns of the source that it lacks, if it is to get them."""
@@ -126,10 +145,20 @@ class MergeAttempt:
         return redefined_target(begun.transaction, metadata)
 
 
-def _clause_parameters(clause: MergeClause) -> dict[str, str]:
+def _clause_parameters(clause: MergeClause, rows: Mapping[str, DataFrame] | None) -> dict[str, str]:
     """A clause in ``operationParameters``, as Delta Spark writes it."""
-    predicate = {} if clause.condition is None else {"predicate": condition_text(clause.condition)}
-    return {**predicate, "actionType": clause.then}
+    action = {"actionType": clause.then}
+    if clause.condition is None:
+        return action
+    return {"predicate": _recorded(clause.condition, clause.when, rows), **action}
+
+
+def _recorded(condition: Column | str, when: str, rows: Mapping[str, DataFrame] | None) -> str:
+    """A condition in ``operationParameters``; the rows of its kind of clause are needed for a `Column`."""
+    if isinstance(condition, str):
+        return condition
+    assert rows is not None
+    return condition_sql(rows[when], condition)
 
 
 @dataclass(frozen=True)
@@ -243,13 +272,10 @@ class _Staging:
         }
 
     def _check_expressions(self) -> None:
-        source, (own, other) = self.merge.source, self.merge.aliases
-        nothing = source.spark.createDataFrame([], frame_schema(self._base.schema))
         check_expressions(
             self.merge.of(MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE),
             self._assignments,
-            nothing.alias(own),
-            source.rows.drop(SOURCE_ROW).alias(other),
+            *self.merge.empty_rows(self._base),
             table=self.target.table,
         )
 

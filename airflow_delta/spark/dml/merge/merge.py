@@ -191,8 +191,9 @@ class MergeBuilder:
         """Make the merge, as one commit.
 
         If another writer changes the same rows at the same time, the merge is made again on the newest
-        version, with the same rows of the source: these aren't read again, also where they come from the
-        table itself.
+        version, with the same rows of the source. A source that reads the newest version of the table
+        itself would be out of date then: such a merge fails instead, also if the table has got a commit
+        since the source was read.
 
         Raises:
             InvalidArgumentError: a clause, a condition or a value isn't allowed or can't be resolved.
@@ -200,14 +201,15 @@ class MergeBuilder:
             ConstraintViolationError: the table is append-only; a value doesn't fit its column or breaks a
                 rule of the table; or an identity column is assigned.
             UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
-            CommitConflictError: other writers made conflicting changes, several times.
+            CommitConflictError: other writers made conflicting changes, several times; or once, if the
+                source reads the table itself.
             CommitOutcomeUnknownError: the store failed; the commit may have been made.
             DeltaError: the table or its files can't be read or written.
             PySparkException: Spark's other errors.
         """
         check_clauses(self._clauses, table=self._table.uri)
         with RowStore(self._table.uri) as store:
-            source = store_source(self._spark, self._source, store, table=self._table.uri)
+            source = store_source(self._spark, self._source, store, self._table)
             attempt = MergeAttempt(
                 self._table,
                 source,
@@ -218,4 +220,5 @@ class MergeBuilder:
                 self._txn,
                 self._user_metadata,
             )
-            return redone(attempt.run)
+            # Rows of the table itself are those of the version that the first attempt has read.
+            return attempt.run() if source.versions else redone(attempt.run)

@@ -30,6 +30,7 @@ class MergeResult:
         num_deletion_vectors: the number of files that have got a deletion vector, or a larger one.
         written: False if this call committed nothing: an earlier call had committed this transaction
             identifier, or no clause applied to any row.
+        repeated: True if an earlier call had committed this transaction identifier.
     """
 
     version: int
@@ -41,6 +42,7 @@ class MergeResult:
     num_added_files: int = 0
     num_deletion_vectors: int = 0
     written: bool = True
+    repeated: bool = False
 
 
 def merge_metrics(staged: Staged, new_files: NewFiles, started: float) -> dict[str, int]:

@@ -4,6 +4,9 @@ The merge looks at the source several times: for the range of its keys, for matc
 inserted. A source that gave other rows each time, such as a query of a table that changes, would insert
 rows that were matched. So its rows are stored on the executors. A lost executor fails the merge, which
 changes nothing.
+
+Stored rows that were read from the table of the merge itself are those of one version. They must not decide
+about another one, so such a merge isn't made again after a lost race (`MergeSource.check_newest`).
 """
 
 from __future__ import annotations
@@ -14,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.errors import CommitConflictError, InvalidArgumentError
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.spark.dml.row_store import RowStore, stored_size
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
+from airflow_delta.spark.reader.versions_read import newest_versions_read
 from airflow_delta.spark.writer.rows_schema import new_table_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from airflow_delta.engine import DeltaTable, OptimisticTransaction
 
 __all__ = ["SOURCE_ROW", "MergeSource", "store_source"]
 
@@ -41,12 +47,37 @@ class MergeSource:
         rows: the rows, with the column `SOURCE_ROW`.
         schema: their schema without it, all nullable.
         size_in_bytes: how much room they take in Spark's memory and on its disks.
+        versions: the versions of the merge's own table that they were read from as its newest.
     """
 
     spark: SparkSession
     rows: DataFrame
     schema: StructType
     size_in_bytes: int
+    versions: frozenset[int] = frozenset()
+
+    def check_newest(self, transaction: OptimisticTransaction) -> None:
+        """Check that the rows are as if they had been read by the transaction, and record the read.
+
+        Args:
+            transaction: the transaction of the merge.
+
+        Raises:
+            CommitConflictError: they were read from another version of the table. Facts: version.
+        """
+        if not self.versions:
+            return
+        base = transaction.base
+        if stale := sorted(self.versions - {base.version}):
+            raise CommitConflictError(
+                f"the source was read from version {stale[0]} of the table itself, and the newest version "
+                f"is {base.version}: read the source again, or, if the rows of version {stale[0]} are "
+                "meant, give read_snapshot that version",
+                table=base.table,
+                version=base.version,
+            )
+        # Its filters are unknown here: a commit that changes any row may change the source.
+        transaction.read_table()
 
     def for_join(self) -> DataFrame:
         """The rows as the smaller side of a join: sent to all executors if that is cheap."""
@@ -57,7 +88,7 @@ class MergeSource:
 
 
 def store_source(
-    spark: SparkSession, source: DataFrame | Any, store: RowStore, *, table: str
+    spark: SparkSession, source: DataFrame | Any, store: RowStore, table: DeltaTable
 ) -> MergeSource:
     """Evaluate a source, and store its rows.
 
@@ -65,7 +96,7 @@ def store_source(
         spark: the session.
         source: the source of a merge.
         store: stores the rows.
-        table: the table's location, for errors.
+        table: the table of the merge.
 
     Raises:
         InvalidArgumentError: it is no DataFrame, or has a column whose name begins with `OWN_PREFIX`.
@@ -75,15 +106,16 @@ def store_source(
     """
     if not isinstance(source, DataFrame):
         raise InvalidArgumentError(
-            f"source: expected a DataFrame of Spark, found {type(source).__name__}", table=table
+            f"source: expected a DataFrame of Spark, found {type(source).__name__}", table=table.uri
         )
     if taken := [name for name in source.columns if name.lower().startswith(OWN_PREFIX)]:
         raise InvalidArgumentError(
             f"the source has the columns {taken}, and names that begin with {OWN_PREFIX} are needed for "
             "the merge: rename them",
-            table=table,
+            table=table.uri,
         )
     schema = new_table_schema(source)
     numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
     rows = store.store(numbered)
-    return MergeSource(spark, rows, schema, stored_size(rows))
+    versions = newest_versions_read(source, table)
+    return MergeSource(spark, rows, schema, stored_size(rows), versions)

@@ -394,7 +394,7 @@ def test_commits_are_deleted_before_checkpoints(checksums: bool) -> None:
                 "minWriterVersion": 7,
                 "writerFeatures": ["novelty", "appendOnly"],
             },
-            r"can't write with its features novelty$",
+            r"can't write with its feature novelty$",
         ),
         ({"minReaderVersion": 1, "minWriterVersion": 8}, "writer version 8"),
         ({"minReaderVersion": 4, "minWriterVersion": 7, "writerFeatures": []}, "reader version 4"),
@@ -405,7 +405,7 @@ def test_commits_are_deleted_before_checkpoints(checksums: bool) -> None:
                 "readerFeatures": ["novelty"],
                 "writerFeatures": ["novelty"],
             },
-            "can't read the table because of its features novelty",
+            "can't read the table because of its feature novelty",
         ),
         (
             {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["catalogManaged"]},

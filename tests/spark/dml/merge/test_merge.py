@@ -274,6 +274,7 @@ def test_files_tell_the_changes_where_no_change_data_are_needed(
     assert sorted(map(tuple, changes.collect())) == [("delete", 3, 0), ("insert", 30, 8)]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("properties", BOTH, ids=["copies", "vectors"])
 def test_many_small_files(
     spark: SparkSession, tmp_path: Path, properties: Mapping[str, str]
@@ -355,7 +356,9 @@ def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> 
             {"actionType": "update"},
         ],
         "notMatchedPredicates": [{"actionType": "insert"}],
-        "notMatchedBySourcePredicates": [{"predicate": "=(id, 9)", "actionType": "update"}],
+        "notMatchedBySourcePredicates": [
+            {"predicate": "(target.id = CAST(9 AS BIGINT))", "actionType": "update"}
+        ],
     }
     metrics = {name: int(value) for name, value in info.operation_metrics.items()}
     for name in ("numTargetBytesAdded", "executionTimeMs"):

@@ -57,7 +57,7 @@ def store(table: Path) -> Iterator[RowStore]:
 
 
 def stored(spark: SparkSession, store: RowStore, rows: str) -> MergeSource:
-    return store_source(spark, spark.sql(rows), store, table=store.table)
+    return store_source(spark, spark.sql(rows), store, DeltaTable(store.table))
 
 
 def target(table: Path) -> WriteTarget:

@@ -1,0 +1,87 @@
+"""The versions of a table that started a DAG run, from the asset events that the run consumes.
+
+An event has them in its ``extra``, if a task of ours, or of the user's own with the same entries, has
+emitted it; or in the ``payload`` of a watcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_delta.hooks.table_locations import canonical_uri
+from airflow_delta.operators.template_values import as_version, as_version_or_before
+from airflow_delta.version_compat import AssetAlias, Context
+
+__all__ = ["EventRange", "triggering_range"]
+
+_NEW_HISTORIES = ("recreated", "rolled_back")
+"""The table changes after which a version isn't the same as before; see `DeltaTableVersionTrigger`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRange:
+    """The versions that the events of one run are about.
+
+    Attributes:
+        after_version: the version after which they begin, -1 for all; None if no event has it.
+        version: the last one.
+    """
+
+    after_version: int | None
+    version: int
+
+
+def triggering_range(context: Context, table_uri: str) -> EventRange | None:
+    """Find the versions of a table that started a run; None if no event has a version of it.
+
+    Several events can start one run; they count together. Events before the one that reports that the table
+    was created again, or put back, are obsolete.
+
+    :param context: the context of the task.
+    :param table_uri: the table.
+    :raises ArgumentError: an event of the table has a version that is none.
+    """
+    found: EventRange | None = None
+    for facts, where in _events(context, canonical_uri(table_uri)):
+        version = as_version(facts.get("version"), name=f"version of {where}")
+        if version is None:
+            continue
+        name = f"after_version of {where}"
+        after = as_version_or_before(facts.get("after_version"), name=name)
+        if facts.get("committed") is False:
+            # Nothing is new in it.
+            after = None if found is None else found.after_version
+        if found is None or facts.get("table_change") in _NEW_HISTORIES:
+            found = EventRange(after, version)
+        else:
+            known = [value for value in (found.after_version, after) if value is not None]
+            found = EventRange(min(known, default=None), max(found.version, version))
+    return found
+
+
+def _events(context: Context, canonical: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """What the events of a table say, in the order of time, and how to name each."""
+    triggering = context.get("triggering_asset_events") or {}
+    # An event that came through an alias is listed under its asset too.
+    events = [
+        (event, asset)
+        for asset, found in triggering.items()
+        if not isinstance(asset, AssetAlias)
+        for event in found
+    ]
+    for event, asset in sorted(events, key=lambda pair: pair[0].timestamp):
+        facts = _facts(event.extra)
+        table = facts.get("table_uri")
+        if canonical_uri(table if isinstance(table, str) else asset.uri) == canonical:
+            yield facts, f"the event of the asset {asset.name!r} at {event.timestamp}"
+
+
+def _facts(extra: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What an event says: the payload of a watcher, or what a task has put into its ``extra``."""
+    facts = extra or {}
+    if facts.get("from_trigger"):
+        payload = facts.get("payload")
+        return payload if isinstance(payload, Mapping) else {}
+    return facts

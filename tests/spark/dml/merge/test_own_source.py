@@ -1,0 +1,80 @@
+"""Merges whose source is read from the table itself: never with rows that are out of date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_delta.engine import OptimisticTransaction
+from airflow_delta.engine.errors import CommitConflictError
+from airflow_delta.spark import merge, read_snapshot, update, write
+from tests.spark.dml.tables import all_files, rows_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> str:
+    path = str(tmp_path / "t")
+    rows = spark.sql("SELECT * FROM VALUES (1, 'a', 1), (2, 'b', 2) AS t(id, p, v)")
+    write(rows, path, partition_by=["p"])
+    return path
+
+
+def double(spark: SparkSession, table: str, source: DataFrame) -> Any:
+    builder = merge(spark, table, source, "target.id = source.id AND target.p = 'a'")
+    return builder.when_matched_update({"v": "source.v * 2"}).execute()
+
+
+def test_the_newest_version_is_merged_into_itself(spark: SparkSession, table: str) -> None:
+    rows = read_snapshot(spark, table)
+    rows.createOrReplaceTempView("own")
+    query = "WITH w AS (SELECT * FROM own) SELECT * FROM w WHERE v < (SELECT max(v) FROM own)"
+    assert double(spark, table, spark.sql(query)).num_updated_rows == 1
+    assert rows_in(spark, Path(table)) == [(1, "a", 2), (2, "b", 2)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM own",
+        "SELECT 1 AS id, (SELECT max(v) FROM own) AS v",
+        "WITH w AS (SELECT * FROM own) SELECT one.id, two.v FROM w AS one JOIN w AS two USING (id)",
+    ],
+)
+def test_rows_of_an_older_version_are_refused(spark: SparkSession, table: str, query: str) -> None:
+    read_snapshot(spark, table).createOrReplaceTempView("own")
+    source = spark.sql(query)
+    update(spark, table, {"v": "7"})
+    with pytest.raises(CommitConflictError, match="from version 0 of the table itself") as caught:
+        double(spark, table, source)
+    assert (caught.value.table, caught.value.version) == (table, 1)
+    # Rows of a version that was asked for are meant.
+    double(spark, table, read_snapshot(spark, table, 0))
+    assert rows_in(spark, Path(table)) == [(1, "a", 2), (2, "b", 7)]
+
+
+def test_a_lost_race_is_not_made_again_with_old_rows(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other change is in a partition that the merge needs for its source alone."""
+    commit = OptimisticTransaction.commit
+    source = read_snapshot(spark, table).groupBy().sum("v").selectExpr("1 AS id", "`sum(v)` AS v")
+
+    def later(transaction: OptimisticTransaction, **named: Any) -> Any:
+        monkeypatch.setattr(OptimisticTransaction, "commit", commit)
+        update(spark, table, {"v": "7"}, "p = 'b'")
+        files.update(all_files(Path(table)))
+        return commit(transaction, **named)
+
+    files: set[str] = set()
+    monkeypatch.setattr(OptimisticTransaction, "commit", later)
+    with pytest.raises(CommitConflictError):
+        double(spark, table, source)
+    assert rows_in(spark, Path(table)) == [(1, "a", 1), (2, "b", 7)]
+    assert all_files(Path(table)) < files
