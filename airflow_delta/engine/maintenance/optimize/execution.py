@@ -12,12 +12,8 @@ PROTOCOL.md, "Add File and Remove File": all actions have ``dataChange`` = false
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -33,13 +29,11 @@ from airflow_delta.engine.errors import (
     DeltaError,
 )
 from airflow_delta.engine.features.clustering import DOMAIN
-from airflow_delta.engine.maintenance.optimize.bin_writer import BinWriter
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
 from airflow_delta.engine.maintenance.optimize.plan import BIN, OptimizePlan, enforced_features
+from airflow_delta.engine.maintenance.optimize.rounds import Round, write_round
 from airflow_delta.engine.maintenance.optimize.same_form import check_same_form
 from airflow_delta.engine.maintenance.optimize.settings import OptimizeSettings
-from airflow_delta.engine.maintenance.optimize.sorting.writer import SortedWriter
-from airflow_delta.engine.maintenance.optimize.source_files import live_bytes
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.replay.file_filter import FilesAmong
 from airflow_delta.engine.replay.file_key import file_keys
@@ -49,10 +43,6 @@ from airflow_delta.engine.transaction.commit_loop import pause
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["OptimizeResult", "execute_optimization"]
-
-_MOST_THREADS = 4
-_ALONE_BYTES = 32 << 20
-"""Bins with more bytes are sorted one after the other, each with all threads."""
 
 _MOST_CONFLICTS = 20
 """The number of failed commits in a row after which a run gives up."""
@@ -142,19 +132,6 @@ def execute_optimization(
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """Bins that are committed together: the files of each, with all columns of ``add``.
-
-    Attributes:
-        to_sort: those whose rows are sorted.
-        others: the others.
-    """
-
-    to_sort: list[pa.Table]
-    others: list[pa.Table]
-
-
 class _Run:
     """One execution of a plan."""
 
@@ -192,38 +169,10 @@ class _Run:
             first = end
 
     def write(self, bins: Round) -> list[Rewritten]:
-        """Write the new files of a round, several at once."""
-        large: list[pa.Table] = []
-        small: list[pa.Table] = []
-        for each in bins.to_sort:
-            (large if live_bytes(each) > _ALONE_BYTES else small).append(each)
-        order = self._plan.settings.order
-        # Several large bins at once would need the memory of each, or leave one thread with the last one.
-        done = [
-            rewritten
-            for each in large
-            for rewritten in self._sorted_writer(_most_threads()).write([each])
-        ]
-        done += _in_threads(small, lambda _: self._sorted_writer(1).write)
-        done += _in_threads(
-            bins.others,
-            # Not more files at once than there are threads.
-            lambda threads: (
-                BinWriter(
-                    self._access,
-                    self._target,
-                    self.new_files,
-                    threads=1 if threads > 1 else 2,
-                    keeps_order=order is not None,
-                ).write
-            ),
+        """Write the new files of a round."""
+        return write_round(
+            bins, self._access, self._target, self.new_files, self._plan.settings.order
         )
-        return done
-
-    def _sorted_writer(self, threads: int) -> SortedWriter:
-        order = self._plan.settings.order
-        assert order is not None
-        return SortedWriter(self._access, self._target, self.new_files, order, threads)
 
     def commit(self, done: Sequence[Rewritten], result: OptimizeResult) -> OptimizeResult:
         """Commit a round, without the bins that others have changed meanwhile."""
@@ -304,62 +253,11 @@ def _operation(settings: OptimizeSettings) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _in_threads(
-    bins: Sequence[pa.Table],
-    make_write: Callable[[int], Callable[[Iterable[pa.Table]], Iterator[Rewritten]]],
-) -> list[Rewritten]:
-    """Write the new files of bins in threads.
-
-    Args:
-        bins: the bins.
-        make_write: makes the function with which a thread writes its bins, by the number of threads.
-    """
-    if not bins:
-        return []
-    threads = min(_most_threads(), len(bins))
-    stopped = Event()
-
-    def _write(part: Sequence[pa.Table]) -> list[Rewritten]:
-        try:
-            return list(make_write(threads)(_until(stopped, part)))
-        except BaseException:
-            stopped.set()
-            raise
-
-    if threads == 1:
-        return _write(bins)
-    with ThreadPoolExecutor(threads, thread_name_prefix="delta-optimize") as pool:
-        found = list(pool.map(_write, _split(bins, threads)))
-    return [rewritten for part in found for rewritten in part]
-
-
-def _most_threads() -> int:
-    """How many threads a run may have."""
-    return min(max(os.cpu_count() or 1, 2), _MOST_THREADS)
-
-
 def _end_of_round(starts: npt.NDArray[np.int64], sizes: Int64Vector, first: int, most: int) -> int:
     """The first bin after a round that begins with a bin, and has at least that one."""
     ends = np.cumsum(sizes[starts[first] :])
     fitting = int(np.searchsorted(ends, most, side="right")) + int(starts[first])
     return max(first + 1, int(np.searchsorted(starts, fitting, side="right")) - 1)
-
-
-def _split(bins: Sequence[pa.Table], parts: int) -> list[Sequence[pa.Table]]:
-    """Split bins into parts of about the same size, in order: those of a partition stay together."""
-    sizes = np.cumsum([pc.sum(each["size"]).as_py() for each in bins])
-    ends = np.searchsorted(sizes, sizes[-1] * np.arange(1, parts) / parts, side="left") + 1
-    bounds = [0, *np.minimum(ends, len(bins)).tolist(), len(bins)]
-    found = [bins[start:end] for start, end in itertools.pairwise(bounds)]
-    return [part for part in found if part]
-
-
-def _until(stopped: Event, bins: Sequence[pa.Table]) -> Iterator[pa.Table]:
-    """The bins, until another thread has failed. What is missing then isn't committed."""
-    for each in bins:
-        if stopped.is_set():
-            return
-        yield each
 
 
 def _still_live(

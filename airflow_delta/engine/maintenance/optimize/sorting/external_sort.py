@@ -30,7 +30,7 @@ from airflow_delta.engine.maintenance.optimize.sorting.buckets import (
 )
 from airflow_delta.engine.maintenance.optimize.sorting.keys import Keys, SortKeys
 
-__all__ = ["ExternalSort"]
+__all__ = ["CountFiles", "ExternalSort"]
 
 _FITS_IN_MEMORY = 64 << 20
 """The decoded bytes of rows that are sorted without temporary files."""

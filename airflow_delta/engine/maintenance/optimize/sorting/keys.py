@@ -20,7 +20,7 @@ from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.maintenance.optimize.sorting.curves import KEY_BITS, Curve
 from airflow_delta.engine.maintenance.optimize.sorting.ranks import Ranks, make_ranks, shortened
 
-__all__ = ["SAMPLE_ROWS", "Keys", "SortKeys", "sample_rows"]
+__all__ = ["SAMPLE_ROWS", "Keys", "SortKeys", "column_at", "sample_request", "sample_rows"]
 
 Keys = npt.NDArray[np.uint64]
 

@@ -65,7 +65,7 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _quantiles(count: int, bits: int) -> Int64Vector:
-    """Where the boundaries of ranges, the last values of all but one, are in a sorted sample of some size."""
+    """Where the boundaries of ranges (the last value of each but one) are in a sorted sample."""
     if not count:
         return np.empty(0, np.int64)
     ranges = 1 << bits

@@ -17,7 +17,7 @@ import pytest
 
 from airflow_delta.engine import LONG, STRING, AddFile, DeltaTable, StructField, StructType
 from airflow_delta.engine.errors import MetadataChangedError, StorageError
-from airflow_delta.engine.maintenance.optimize import execution
+from airflow_delta.engine.maintenance.optimize import execution, rounds
 from airflow_delta.engine.maintenance.optimize.sorting import buckets, external_sort, keys, writer
 from airflow_delta.engine.transaction.file_rows import add_actions
 from tests.deep import deep_but_for
@@ -50,7 +50,7 @@ def spill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Spill:
         monkeypatch.setattr(external_sort, "_FITS_IN_MEMORY", 1)
         monkeypatch.setattr(external_sort, "_BUCKET_BYTES", bucket_bytes)
         monkeypatch.setattr(external_sort, "_MOST_OPEN", most_open)
-        monkeypatch.setattr(execution, "_ALONE_BYTES", 1)
+        monkeypatch.setattr(rounds, "_ALONE_BYTES", 1)
         (tmp_path / "spill").mkdir(exist_ok=True)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spill"))
 
