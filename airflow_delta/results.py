@@ -25,6 +25,7 @@ __all__ = [
     "ChangesAppended",
     "CheckpointResult",
     "CommitOwnershipResult",
+    "ConvertResult",
     "CopyResult",
     "DeletionPlanResult",
     "DropFeatureResult",
@@ -184,6 +185,23 @@ class MetadataCleanupResult(TypedDict):
     deletes: list[dict[str, Any]]
     keeps: list[dict[str, Any]]
     wanted_checkpoint: int | None
+    reason: str | None
+    dry_run: bool
+    duration_ms: int
+
+
+class ConvertResult(TypedDict):
+    """What `ConvertToDeltaOperator` returns."""
+
+    table_uri: str
+    version: int | None
+    converted: bool
+    repeated: bool
+    files: int | None
+    bytes: int | None
+    rows: int | None
+    columns: dict[str, str] | None
+    partition_columns: list[str] | None
     reason: str | None
     dry_run: bool
     duration_ms: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from airflow_delta.cli.output import print_json, print_line
@@ -37,7 +38,18 @@ def run(options: argparse.Namespace) -> None:
         when = "-" if commit["timestamp"] is None else commit["timestamp"]
         parameters = json.dumps(commit["operation_parameters"] or {})
         operation = printable(commit["operation"] or "-")
-        print_line(f"{commit['version']:>7}  {when:<24}  {operation:<20}  {parameters}")
+        line = f"{commit['version']:>7}  {when:<24}  {operation:<20}  {parameters}"
+        print_line(line + _writer(commit["task_run"]))
+
+
+def _writer(task_run: Mapping[str, Any] | None) -> str:
+    """The end of a line: the run of the Airflow task that made the commit, if it is known."""
+    if task_run is None:
+        return ""
+    index = "" if task_run["map_index"] is None else f"[{task_run['map_index']}]"
+    number = "" if task_run["try_number"] is None else f", try {task_run['try_number']}"
+    task = printable(f"{task_run['dag_id']}.{task_run['task_id']}{index}")
+    return f"  by {task} in {printable(task_run['run_id'])}{number}"
 
 
 def history(uri: str, *, limit: int | None = None) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ _VERBS = {
     "checkpoint": "checkpoint",
     "cleanup_metadata": "cleanup",
     "compact_log": "compact-log",
+    "convert": "convert",
     "drop_feature": "drop-feature",
     "health": "health",
     "history": "history",
@@ -31,8 +32,10 @@ _OPTIONS = {
     "allowed_outside": "--allowed-outside",
     "backfill_first=True": "--backfill-first",
     "enforce_retention=False": "--ignore-retention",
+    "files=[…]": "--files-from",
     "force=True": "--force",
     "ignore_missing_files=True": "--ignore-missing-files",
+    "partition_schema": "--partition",
     "truncate_history": "--truncate-history",
     "truncate_history=True": "--truncate-history",
 }

@@ -7,7 +7,7 @@ Like those of `airflow_delta.hooks.delta.repair` they return the engine's result
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ __all__ = ["MaintenanceMethods"]
 
 
 class MaintenanceMethods(ManagedCommitMethods):
-    """Write checkpoints and log compactions, clean up the log, optimize, vacuum."""
+    """Write checkpoints and log compactions, clean up the log, convert, optimize, vacuum."""
 
     def checkpoint(
         self,
@@ -122,6 +122,42 @@ class MaintenanceMethods(ManagedCommitMethods):
             older_than=None if older_than_hours is None else timedelta(hours=older_than_hours),
             force=force,
             write_checkpoint=write_checkpoint,
+            dry_run=dry_run,
+        )
+        return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
+
+    def convert(
+        self,
+        table_uri: str,
+        *,
+        partition_schema: Mapping[str, str] | None = None,
+        files: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        collect_statistics: bool = True,
+        once: tuple[str, int] | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Make a directory of Parquet files a Delta table, in place.
+
+        :param partition_schema: the types of the partition columns, such as ``{"day": "date"}``.
+        :param files: the files that shall be the table, as paths below the directory; None for all.
+        :param properties: table properties.
+        :param collect_statistics: whether to make statistics from the footers.
+        :param once: application id and version, by which a retry finds the commit of an earlier try.
+        :param dry_run: only report what the table would be.
+        :returns: ``table_uri``, the entries of `ConvertResult.to_dict`, ``dry_run`` and ``duration_ms``.
+        :raises DeltaError: the files can't be one table, or can't be read.
+        """
+        from airflow_delta.engine.maintenance.convert.execution import convert_directory
+        from airflow_delta.engine.maintenance.convert.plan import ConvertRequest
+
+        began = time.monotonic()
+        table = self.table(table_uri)
+        result = convert_directory(
+            table.file_access,
+            table.commit_owners,
+            ConvertRequest(partition_schema, files, properties, collect_statistics),
+            once=None if dry_run else once,
             dry_run=dry_run,
         )
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)

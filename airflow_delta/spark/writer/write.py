@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["WriteResult", "write", "write_table"]
 
 _ATTEMPTS = 10
-"""How often a write is begun again after another writer has moved a high water mark."""
+"""The most attempts of a write whose identity values other writers have used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,15 @@ def write(
         properties: table properties of a new table.
         replace_where: with ``overwrite``: a condition; the rows of the table for which it is true are
             replaced. New rows for which it isn't true are refused. A new table ignores it.
-        partition_overwrite: with ``overwrite``: ``static`` replaces all rows, ``dynamic`` those in the
-            partitions of which there are new rows.
+        partition_overwrite: with ``overwrite``: ``static`` replaces all rows, ``dynamic`` only those in
+            partitions for which there are new rows.
         merge_schema: whether the table gets columns that only the rows have, also inside structs, and,
             with ``delta.enableTypeWidening``, their wider types.
         overwrite_schema: with ``overwrite``: whether the columns of the rows replace those of the table,
             and ``partition_by`` its partition columns.
-        optimize_write: whether to shuffle the rows by the partition columns first, so that few files come
-            of them. None: as ``delta.autoOptimize.optimizeWrite`` says, or else for partitioned tables.
+        optimize_write: whether to shuffle the rows by the partition columns first, so that each partition
+            gets few files. None: the property ``delta.autoOptimize.optimizeWrite``; if that isn't set,
+            only for partitioned tables.
         target_file_size: the size in bytes of the parts of such a shuffle; None: ``delta.targetFileSize``,
             or else 128 MiB.
         txn: application id and version: if they are committed already, the call writes nothing and returns

@@ -3,7 +3,7 @@
 `BinWriter` takes bins one after the other, and returns `Rewritten`: bins that are complete, with their new
 files. A bin whose row groups can be copied becomes a file at once. Other rows are decoded, and encoded
 anew. If they take less space than before, the next bin of the partition continues the same file, so that
-files reach the size that was asked for.
+files reach the requested size.
 """
 
 from __future__ import annotations
