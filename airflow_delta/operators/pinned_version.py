@@ -37,7 +37,7 @@ def pinned_version(
     :param timestamp: the time, as ISO-8601 or epoch milliseconds. Neither: the newest version.
     :param check_files: check that the files of the version exist.
     :returns: the entries of `DeltaHook.pin`; for `TRIGGERING_EVENT` also ``after_version``.
-    :raises ArgumentError: an asset event has a version that is none.
+    :raises ArgumentError: an asset event has an invalid version.
     :raises MissingFilesError: files of the version are gone.
     :raises DeltaError: the table or the version can't be read.
     """

@@ -1,11 +1,11 @@
 """Sort rows in bounded memory, and divide them into new files.
 
-Rows come once, in any order, and go into buckets: ranges of keys of some 32 MB. If all rows take no more
-than 64 MB, the buckets are in memory; else they are temporary files. A new file gets several neighbouring
-buckets, which are sorted one after the other.
+Rows are read once, in any order, into buckets: ranges of keys of some 32 MB. If all rows take no more than
+64 MB, the buckets are in memory; otherwise they are temporary files. A new file consists of several
+neighbouring buckets, which are sorted one after the other.
 
-Very many rows have more buckets than files may be open. Then buckets are ranges for several files at first,
-and each is split again before its files are written.
+If there are more buckets than files may be open, each bucket first has the rows of several new files, and
+is split before these files are written.
 """
 
 from __future__ import annotations
