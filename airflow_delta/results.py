@@ -220,6 +220,9 @@ class OptimizePlanResult(TypedDict):
     postponed_files: int
     min_file_size: int
     max_file_size: int
+    z_order_by: list[str]
+    cluster_by: list[str]
+    full: bool
     reason: str | None
 
 

@@ -171,7 +171,10 @@ class MaintenanceMethods(ManagedCommitMethods):
         max_file_size: int | None = None,
         max_deleted_ratio: float | None = None,
         purge: bool = False,
+        z_order_by: Sequence[str] = (),
+        full: bool = False,
         max_bytes: int | None = None,
+        min_cube_size: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Rewrite small files of a table, and files with many deleted rows, as files of a good size.
@@ -181,14 +184,23 @@ class MaintenanceMethods(ManagedCommitMethods):
         :param max_file_size: the size of new files in bytes; None: ``delta.targetFileSize``, or 128 MiB.
         :param max_deleted_ratio: a file with a larger part of deleted rows is rewritten; None: 0.05.
         :param purge: rewrite just the files with deleted rows, however few.
+        :param z_order_by: columns by which files are sorted, as SQL names them, such as ``address.city``.
+        :param full: sort also what is sorted already.
         :param max_bytes: the most bytes of files to rewrite; None for any number.
+        :param min_cube_size: of a clustered table: files that were clustered together stay if they have so
+            many bytes; None: 100 GiB.
         :param dry_run: only report what would be rewritten.
         :returns: ``table_uri``, the entries of `OptimizeResult.to_dict`, ``dry_run`` and ``duration_ms``.
         :raises DeltaError: an argument is invalid, or the table can't be read or written.
         """
+        from airflow_delta.engine.model.sql_names import listed_columns
+
         began = time.monotonic()
         result = self.table(table_uri).optimize(
             where,
+            z_order_by=listed_columns(",".join(z_order_by), "z_order_by"),
+            full=full,
+            min_cube_size=min_cube_size,
             min_file_size=min_file_size,
             max_file_size=max_file_size,
             max_deleted_ratio=max_deleted_ratio,

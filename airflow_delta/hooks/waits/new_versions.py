@@ -1,6 +1,6 @@
-"""Watch a table for new versions: one poll for all watchers, and for each what it has reported.
+"""Watch a table for new versions: one poll for all watchers, and a mark for each watcher.
 
-`VersionPoll` finds the newest version; where nothing is new, that takes one request. `VersionWatcher`
+`VersionPoll` finds the newest version; if nothing is new, that takes one request. `VersionWatcher`
 compares it with the `Mark` of a watcher, and describes the new versions. Everything here blocks: triggers
 call it in a thread.
 """
@@ -59,7 +59,7 @@ class VersionPoll:
         confirm = self._polls % _CONFIRM_EVERY == 0
         if commit_owner(supported_features(newest.protocol), newest.properties) is not None:
             return table.latest_version(newest.version, confirm=confirm) != newest.version
-        # Without an owner, commits are nowhere but in the log. A conversion is a commit in the log, too.
+        # Without an owner, all commits are in the log, also that of a conversion.
         return find_latest_version(table.storage, newest.version, confirm=confirm) != newest.version
 
 
@@ -161,7 +161,7 @@ class VersionWatcher:
             table_id=newest.metadata.id,
             commit=None if last is None else commit_mark(last.raw),
         )
-        # A new history is always reported, because the versions before are void.
+        # A new history is always reported, because events about the former one are obsolete.
         if matched < self._filters.min_new_versions and begin is mark:
             return seen, None
         payload = self._payload(newest, begin, commits, change)
@@ -186,7 +186,7 @@ class VersionWatcher:
         """How many of the versions after ``examined`` pass the filters."""
         number = newest.version - mark.examined
         if len(commits) < number:
-            # Commits that nobody can read any more may have been what the watcher waits for.
+            # Commits that can't be read any more may have passed the filters.
             return number
         found = 0
         for info in commits:
@@ -222,7 +222,7 @@ def _table_change(newest: Snapshot, mark: Mark) -> str | None:
         return "rolled_back" if is_same_id else "recreated"
     if is_same_id:
         return None
-    # With the commit of the mark, it is the same log. Without it nobody knows.
+    # If the log has the commit of the mark, it is the same log. Otherwise that isn't known.
     return "recreated" if found is None else "replaced"
 
 
@@ -245,9 +245,9 @@ def _changes_data(newest: Snapshot, version: int) -> bool:
 
     try:
         content = newest.storage.read(newest.segment.path_of(version))
-    except ObjectNotFoundError:  # Nobody knows.
+    except ObjectNotFoundError:  # It isn't known.
         return True
-    # Line by line and not in Arrow, because the first file of a commit decides as a rule.
+    # Line by line and not in Arrow, because usually the first file of a commit decides.
     for line in content.splitlines():
         if b'"dataChange"' not in line:
             continue

@@ -6,7 +6,8 @@ files are counted, whoever has written them: a partition with 50 small files is 
 than half of ``delta.targetFileSize``, or of 128 MiB.
 
 The driver does it after the commit, as `DeltaTable.optimize`. If it fails, the rows are written all the
-same.
+same. Tables with clustering columns are left out: there an optimization may sort 100 GiB again, which is no
+work for a driver after a write.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from airflow_delta.engine import AddFile, DeltaTable, Metadata, Snapshot
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
+from airflow_delta.engine.maintenance.optimize.sorting.order import clustering_paths_of
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.properties import TableProperties
 
@@ -84,6 +86,8 @@ def compact_after_write(
 
 def _compact(table: DeltaTable, adds: Sequence[AddFile]) -> AutoCompaction | None:
     snapshot = table.snapshot()
+    if clustering_paths_of(snapshot):
+        return None
     names = _physical_names(snapshot)
     # A loop over the files of one write, which came as objects.
     touched = Counter(
@@ -111,14 +115,13 @@ def _physical_names(snapshot: Snapshot) -> dict[str, str]:
 def _crowded(
     snapshot: Snapshot, names: Mapping[str, str], partitions: Sequence[_Partition]
 ) -> list[_Partition]:
-    """The partitions with many small files that aren't clustered."""
+    """The partitions with many small files."""
     files = snapshot.files(
-        columns=["partitionValues", "size", "clusteringProvider"],
+        columns=["partitionValues", "size"],
         predicate=_any_of(snapshot, names, partitions),
     )
     least = (snapshot.properties.target_file_size or _TARGET_SIZE) // 2
-    is_small = pc.less(files["size"], scalar_of(least, pa.int64()))
-    small = files.filter(pc.and_(is_small, pc.is_null(files["clusteringProvider"])))
+    small = files.filter(pc.less(files["size"], scalar_of(least, pa.int64())))
     keys = pa.array([""] * len(small)) if not names else _keys(small["partitionValues"], names)
     counts = pc.value_counts(keys)
     is_crowded = pc.greater_equal(counts.field("counts"), scalar_of(_LEAST_FILES, pa.int64()))

@@ -78,6 +78,13 @@ def test_only_small_files_count_and_only_if_the_table_asks(
     assert table.latest_version() == 0
 
 
+def test_a_clustered_table_is_left_to_an_optimization(tmp_path: Path) -> None:
+    table = table_of(tmp_path, {".": 50})
+    table.alter.cluster_by(["id"])
+    assert compact(table, add_in(partitioned=False)) is None
+    assert table.history(1)[0].operation == "CLUSTER BY"
+
+
 def test_the_older_property_asks_too(tmp_path: Path) -> None:
     older = {"delta.autoOptimize": "true", "delta.autoOptimize.autoCompact": "false"}
     table = table_of(tmp_path, {".": 50}, **older)
