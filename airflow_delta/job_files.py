@@ -7,7 +7,8 @@
 * **Secrets** are in neither. The storage options, which may contain secrets, are JSON in the
   environment variable `STORAGE_OPTIONS_VARIABLE`.
 
-Invalid parameters are an `InvalidArgumentError`, so that the submitting task knows that a retry won't help.
+Invalid parameters raise an `InvalidArgumentError`, so that the submitting task knows that a retry won't
+help.
 
 Airflow's workers also import this module, so it needs only the standard library.
 """

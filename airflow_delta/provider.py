@@ -1,4 +1,4 @@
-"""What Airflow asks of a provider package: a description of itself, found by an entry point.
+"""The description of this provider package for Airflow, which finds it by an entry point.
 
 Airflow calls `get_provider_info` in every process that discovers providers, so it returns a literal
 and imports nothing. The keys are those of Airflow's ``provider_info.schema.json``;
@@ -53,6 +53,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": _INTEGRATION,
                 "python-modules": [
                     "airflow_delta.triggers.backfill",
+                    "airflow_delta.triggers.new_versions",
                     "airflow_delta.triggers.table_version",
                     "airflow_delta.triggers.truncation",
                 ],
@@ -69,6 +70,7 @@ def _operators() -> list[str]:
         "airflow_delta.operators.change_feed",
         "airflow_delta.operators.checkpoint",
         "airflow_delta.operators.commit_ownership",
+        "airflow_delta.operators.convert",
         "airflow_delta.operators.delete",
         "airflow_delta.operators.drop_feature",
         "airflow_delta.operators.log_compaction",

@@ -25,6 +25,7 @@ __all__ = [
     "ChangesAppended",
     "CheckpointResult",
     "CommitOwnershipResult",
+    "ConvertResult",
     "CopyResult",
     "DeletionPlanResult",
     "DropFeatureResult",
@@ -189,6 +190,23 @@ class MetadataCleanupResult(TypedDict):
     duration_ms: int
 
 
+class ConvertResult(TypedDict):
+    """What `ConvertToDeltaOperator` returns."""
+
+    table_uri: str
+    version: int | None
+    converted: bool
+    repeated: bool
+    files: int | None
+    bytes: int | None
+    rows: int | None
+    columns: dict[str, str] | None
+    partition_columns: list[str] | None
+    reason: str | None
+    dry_run: bool
+    duration_ms: int
+
+
 class OptimizePlanResult(TypedDict):
     """What an optimization rewrites, and why it rewrites nothing."""
 
@@ -202,6 +220,9 @@ class OptimizePlanResult(TypedDict):
     postponed_files: int
     min_file_size: int
     max_file_size: int
+    z_order_by: list[str]
+    cluster_by: list[str]
+    full: bool
     reason: str | None
 
 

@@ -1,7 +1,8 @@
 """Mark templates that may render to nothing.
 
-An argument that a task's author gives must say something: where its template renders to an empty text or
-to ``None``, as that of a missing XCom does, the task fails. `optional` is for arguments that may be empty::
+An argument that a DAG author gives must have a value: if its template renders to an empty text or to
+``None``, for example because an XCom is missing, the task fails. `optional` is for arguments that may be
+empty::
 
     from airflow_delta.templates import optional
 

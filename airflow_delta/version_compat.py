@@ -25,6 +25,7 @@ from airflow.sdk import (
     PokeReturnValue,
     XComArg,
     conf,
+    get_current_context,
 )
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 from airflow.sdk.definitions._internal.expandinput import (
@@ -44,7 +45,7 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
 )
 from airflow.sdk.log import amask_secret, mask_secret
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 __all__ = [
     "AirflowException",
@@ -58,6 +59,7 @@ __all__ = [
     "AssetAlias",
     "AssetNameRef",
     "AssetUriRef",
+    "BaseEventTrigger",
     "BaseHook",
     "BaseOperator",
     "BaseSensorOperator",
@@ -70,9 +72,11 @@ __all__ = [
     "XComArg",
     "amask_secret",
     "asset_state",
+    "asset_states",
     "conf",
     "get_async_connection",
     "get_async_extra_dejson",
+    "get_current_context",
     "has_dag",
     "is_made_from_mapped",
     "is_written_none",
@@ -181,3 +185,15 @@ def asset_state(context: Context, asset: Asset) -> Any | None:
         raise AirflowFailException(
             f"the state of {asset.name} can't be reached: it must be among the task's inlets"
         ) from error
+
+
+def asset_states(store: Any | None) -> list[Any]:
+    """The key-value stores of the assets that a watcher belongs to, with ``aget(key)`` and ``aset``.
+
+    Airflow runs one trigger for all assets whose watchers have the same arguments.
+
+    :param store: the ``asset_state_store`` of the trigger; None where it belongs to no asset.
+    """
+    if store is None:
+        return []
+    return [*store._by_name.values(), *store._by_uri.values()]  # noqa: SLF001

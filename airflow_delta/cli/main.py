@@ -1,4 +1,4 @@
-"""Parse the command line and run one verb; each verb is a module of this package.
+"""Parse the command line and run one subcommand; each subcommand is a module of this package.
 
 Exit status:
 
@@ -23,6 +23,7 @@ from airflow_delta.cli import (
     cleanup,
     commits,
     compact_log,
+    convert,
     describe,
     doctor,
     drop_feature,
@@ -38,7 +39,7 @@ from airflow_delta.engine.version import VERSION
 
 __all__ = ["main"]
 
-_VERBS = (
+_SUBCOMMANDS = (
     describe,
     history,
     commits,
@@ -48,6 +49,7 @@ _VERBS = (
     compact_log,
     backfill,
     cleanup,
+    convert,
     optimize,
     vacuum,
     restore,
@@ -58,7 +60,7 @@ _WRONG_COMMAND_LINE = 2
 
 
 class _UsageError(Exception):
-    """The command line is wrong. Arguments: the usage of its verb, and the message."""
+    """The command line is wrong. Arguments: the usage of its subcommand, and the message."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -109,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         "comes from AIRFLOW_DELTA_COMMIT_OWNER_URL.",
     )
     parser.add_argument("--version", action="version", version=f"airflow-delta {VERSION}")
-    verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for verb in _VERBS:
-        verb.add_parser(verbs)
+    subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for subcommand in _SUBCOMMANDS:
+        subcommand.add_parser(subcommands)
     return parser

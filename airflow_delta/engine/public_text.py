@@ -1,9 +1,9 @@
 """What may be shown of a text that others have written, or that holds a secret.
 
-Names of files and columns, operations and descriptions come from the table, and whoever can write to it can
-put control characters into them: those that clear a screen, forge a line of a log, or turn the direction of
-the text. `printable` escapes them where texts are shown: in errors, warnings, logs and on the terminal.
-JSON escapes by itself.
+Names of files and columns, operations and descriptions come from the table, and everybody with write
+access to the table can put control characters into them: those that clear a screen, forge a line of a
+log, or turn the direction of the text. `printable` escapes them where texts are shown: in errors,
+warnings, logs and on the terminal. JSON escapes by itself.
 
 A location may have a password before its host. `without_password` takes it away, from a location and from
 each one in a longer text.

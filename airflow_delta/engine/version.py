@@ -1,4 +1,4 @@
-"""The version of the package: the one place that states it (the build reads it from here)."""
+"""The version of the package. The build reads it from here, and nothing else states it."""
 
 __all__ = ["VERSION"]
 

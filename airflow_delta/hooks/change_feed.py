@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta.hooks.commit_mark import read_commit_mark
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.version_compat import AirflowFailException
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["ChangeFeed", "rollback_error"]
 
 _JOB = "change_feed"
-_MARKS = ("txnId", "inCommitTimestamp", "timestamp")
-# Fields of commitInfo. Not every writer sets the first; only few tables have the second.
 
 
 def rollback_error(table_uri: str, version: int, reason: str) -> AirflowFailException:
@@ -92,22 +91,10 @@ class ChangeFeed:
     def commit_mark(self, version: int) -> str | None:
         """A value that identifies the commit of a version; None if it has none.
 
-        It comes from ``commitInfo``: the modification time of the file differs in each copy of a log.
-
         Raises:
             DeltaError: the store failed.
         """
-        from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
-        from airflow_delta.engine.log.commit_file import read_commit_info
-
-        path = self._newest.segment.path_of(version)
-        try:
-            info = read_commit_info(self._table.storage, version, path=path) or {}
-        except (ObjectNotFoundError, CorruptLogError):
-            # Cleaned up, or damaged.
-            return None
-        marks = (f"{name} {info[name]}" for name in _MARKS if info.get(name) is not None)
-        return next(marks, None)
+        return read_commit_mark(self._newest, version)
 
     def rollback_evidence(self, table_id: str, version: int, mark: str | None) -> str | None:
         """Look for evidence that the table was restored from a backup older than a version.

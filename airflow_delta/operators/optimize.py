@@ -9,7 +9,13 @@ from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
-from airflow_delta.operators.template_values import as_ratio, as_size, as_text, flag
+from airflow_delta.operators.template_values import (
+    as_names,
+    as_ratio,
+    as_size,
+    as_text,
+    flag,
+)
 from airflow_delta.version_compat import Context
 
 __all__ = ["OptimizeOperator"]
@@ -17,6 +23,8 @@ __all__ = ["OptimizeOperator"]
 
 class OptimizeOperator(TableTask):
     """Rewrite small files of a table, and files with many deleted rows, in the worker.
+
+    With ``z_order_by``, and if the table is clustered, rows are sorted, so that queries read fewer files.
 
     The rows stay the same. Concurrent appends don't conflict; files that others change meanwhile are left
     out. If there is nothing to rewrite, the task succeeds, and ``plan["reason"]`` says why. A retry plans
@@ -36,7 +44,13 @@ class OptimizeOperator(TableTask):
     :param max_deleted_ratio: files with a larger part of deleted rows are rewritten, even alone; None:
         0.05. (templated)
     :param purge: rewrite just the files with deleted rows, however few. (templated)
+    :param z_order_by: columns by which the files of each partition are sorted (Z-order), as SQL names them,
+        such as ``address.city``. (templated)
+    :param full: sort also what is sorted already; of a clustered table also what others have clustered.
+        (templated)
     :param max_bytes: the most bytes of files to rewrite in this run; None for any number. (templated)
+    :param min_cube_size: of a clustered table: files that were clustered together stay if they have so many
+        bytes; None: 100 GiB. (templated)
     :param dry_run: only report what would be rewritten. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
@@ -51,7 +65,10 @@ class OptimizeOperator(TableTask):
         "max_file_size",
         "max_deleted_ratio",
         "purge",
+        "z_order_by",
+        "full",
         "max_bytes",
+        "min_cube_size",
         "_dry_run",
     )
     arguments = with_readers(
@@ -61,7 +78,10 @@ class OptimizeOperator(TableTask):
         max_file_size=as_size,
         max_deleted_ratio=as_ratio,
         purge=flag(default=False),
+        z_order_by=as_names,
+        full=flag(default=False),
         max_bytes=as_size,
+        min_cube_size=as_size,
         dry_run=flag(default=False),
     )
 
@@ -73,7 +93,10 @@ class OptimizeOperator(TableTask):
         max_file_size: int | str | None = None,
         max_deleted_ratio: float | str | None = None,
         purge: bool | str = False,
+        z_order_by: Sequence[str] | str | None = None,
+        full: bool | str = False,
         max_bytes: int | str | None = None,
+        min_cube_size: int | str | None = None,
         dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -83,7 +106,10 @@ class OptimizeOperator(TableTask):
         self.max_file_size = max_file_size
         self.max_deleted_ratio = max_deleted_ratio
         self.purge = purge
+        self.z_order_by = z_order_by
+        self.full = full
         self.max_bytes = max_bytes
+        self.min_cube_size = min_cube_size
         # With an underscore, because every operator of Airflow has a method of that name.
         self._dry_run = dry_run
         self.check_arguments()
@@ -110,7 +136,10 @@ class OptimizeOperator(TableTask):
             max_file_size=self.argument("max_file_size"),
             max_deleted_ratio=self.argument("max_deleted_ratio"),
             purge=self.argument("purge"),
+            z_order_by=self.argument("z_order_by") or (),
+            full=self.argument("full"),
             max_bytes=self.argument("max_bytes"),
+            min_cube_size=self.argument("min_cube_size"),
             dry_run=self.argument("dry_run"),
         )
         log_report(self.log, "optimization", report)

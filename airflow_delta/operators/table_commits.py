@@ -1,9 +1,8 @@
-"""Record the commit of a task in the asset events of its outlets.
+"""Record which task makes a commit, and the commit in the asset events of the task's outlets.
 
-Airflow emits an event for each outlet of a task that succeeds. Where an outlet is the asset of the table
-that the task commits to, this module puts the commit into the ``extra`` of its event, as
-`TableCommit.to_extra` has it. An `AssetAlias` among the outlets gets an event of the table's asset, if
-there is a commit.
+Airflow emits an event for each outlet of a task that succeeds. If an outlet is the asset of the table that
+the task commits to, this module puts the commit into the ``extra`` of its event (`TableCommit.to_extra`).
+For an `AssetAlias` among the outlets it emits an event of the table's asset, if there is a commit.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from airflow_delta.assets import delta_asset
 from airflow_delta.hooks.table_locations import canonical_uri
+from airflow_delta.task_runs import record_task_run
 from airflow_delta.version_compat import (
     AirflowRuntimeError,
     Asset,
@@ -71,7 +71,7 @@ Describe = Callable[[Mapping[str, Any]], "TableCommit | None"]
 
 
 def with_table_commit(describe: Describe) -> Callable[[_ExecuteT], _ExecuteT]:
-    """Decorate an operator's ``execute``: record its commit in the asset events of the task.
+    """Decorate an operator's ``execute``: record the task in its commits, and its commit in asset events.
 
     :param describe: finds the commit in the result of the operator.
     """
@@ -80,7 +80,8 @@ def with_table_commit(describe: Describe) -> Callable[[_ExecuteT], _ExecuteT]:
         @wraps(execute)
         def recorded(self: BaseOperator, context: Context) -> Any:
             """Execute the task, and record its commit."""
-            result = execute(self, context)
+            with record_task_run(context):
+                result = execute(self, context)
             commit = describe(result)
             if commit is not None:
                 _record(self, context, commit)
@@ -121,8 +122,10 @@ def maintenance_commit(
     :param metrics: the entries of the result that are its metrics.
     """
 
-    def describe(result: Mapping[str, Any]) -> TableCommit:
-        """Take the commit from the result."""
+    def describe(result: Mapping[str, Any]) -> TableCommit | None:
+        """Take the commit from the result; None if there is no table."""
+        if result["version"] is None:
+            return None
         return TableCommit(
             result["table_uri"],
             result["version"],

@@ -134,6 +134,34 @@ def as_texts(value: Mapping[str, Any] | None, *, name: str) -> dict[str, str] | 
     }
 
 
+def as_texts_or_json(value: Mapping[str, Any] | str | None, *, name: str) -> dict[str, str] | None:
+    """Texts by name as `as_texts` reads them, or the JSON of them; None for none."""
+    if not isinstance(value, str):
+        return as_texts(value, name=name)
+    try:
+        return as_texts(json.loads(value), name=name)
+    except ValueError:
+        raise _wrong(name, "a dictionary of texts, or the JSON of one", value) from None
+
+
+def as_column_types(value: Any, *, name: str) -> dict[str, str] | None:
+    """Types by the names of columns, in order; None for none.
+
+    They are given as a dictionary, as a list such as ``["day:date"]``, or as the JSON of such a list. The
+    JSON of a dictionary isn't taken, because ``tojson`` and databases change its order.
+    """
+    if value is None or isinstance(value, Mapping):
+        return as_texts(value, name=name)
+    try:
+        pairs = [pair.rpartition(":") for pair in as_names(value, name=name) or ()]
+    except ArgumentError:
+        pairs = [("", "", "")]
+    types = {column: kind for column, _, kind in pairs}
+    if "" in types or len(types) < len(pairs):
+        raise _wrong(name, 'types of columns such as {"day": "date"} or ["day:date"]', value)
+    return types
+
+
 def as_new_values(value: Any, *, name: str) -> dict[str, Any]:
     """New values of columns by name, of which there must be some."""
     try:

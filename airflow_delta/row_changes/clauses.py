@@ -1,7 +1,8 @@
 """The clauses of a merge, as users give them, and the check that they are complete.
 
-There is a list of clauses for pairs of rows that match, one for rows of the source that match none, and one
-for rows of the table that match none. The first clause whose condition is true is carried out.
+There are three kinds of clauses: for pairs of rows that match, for rows of the source that match none, and
+for rows of the table that match none. Of the clauses of a kind, the first one whose condition is true
+applies.
 
 A task sends its clauses to its Spark job as JSON (`parse_clauses`), and checks them before.
 """
@@ -45,7 +46,7 @@ class MergeClause:
         when: the rows that it is for: ``matched``, ``not_matched`` (rows of the source without a match) or
             ``not_matched_by_source`` (rows of the table without a match).
         then: what is done: ``update``, ``delete`` or ``insert``.
-        condition: SQL or a Column: for ``matched`` on both rows, otherwise on the one that there is. None:
+        condition: SQL or a Column: for ``matched`` over both rows, otherwise over the only one. None:
             always true.
         values: the new values by column; see `airflow_delta.spark.update`. None: each column gets the value
             of the source's column of its name.
@@ -98,7 +99,7 @@ def _parsed(given: Any, name: str) -> MergeClause:
 
 
 def check_clauses(clauses: Sequence[MergeClause], *, table: str | None = None) -> None:
-    """Check that clauses are complete, and that each can come to its turn.
+    """Check that clauses are complete, and that each can be reached.
 
     Args:
         clauses: the clauses, in their order.

@@ -56,7 +56,7 @@ class FileSource:
     Attributes:
         uri: the path or URI of a file or directory; may have wildcards.
         format: the format, such as ``json``.
-        schema: their columns, as in ``CREATE TABLE``; None: Spark finds out.
+        schema: their columns, as in ``CREATE TABLE``; None: Spark infers them.
         options: the options of Spark's reader.
 
     Raises:

@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 import pytest
+from deltalake import write_deltalake
 
 from airflow_delta import results
 from airflow_delta.engine import DeltaTable
@@ -19,6 +21,7 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
 )
 from airflow_delta.sensors.table_version import TableVersionSensor
+from tests.airflow.dag_runs import run_of
 from tests.airflow.failures import fails_for_good
 from tests.airflow.managed_tables import commit, hand_over
 from tests.log_builder import add, write_table
@@ -91,7 +94,7 @@ def test_the_own_task_of_the_reference_goes_by_the_policy(tmp_path: Path) -> Non
 def test_the_reference_names_the_type_of_each_result() -> None:
     text = (DOCS / "reference" / "operators.md").read_text()
     parts = {"ChangesAppended", "CopyResult"}
-    nested = {"FileCount", "RestoreCheckpoint", "TruncatedHistory"}
+    nested = {"FileCount", "OptimizePlanResult", "RestoreCheckpoint", "TruncatedHistory"}
     named = set(re.findall(r"`(\w+Result)`", text)) | {n for n in parts if f"`{n}`" in text}
     assert named == set(results.__all__) - nested
 
@@ -101,7 +104,24 @@ def test_the_dags_of_the_guide_to_events_can_be_loaded() -> None:
     examples = [example(page, number) for number in range(len(code_of(page)))]
     pin, restore = examples[0]["pin"], examples[0]["SALES"]
     assert (pin.version, restore.uri) == ("triggering_event", "s3://lake/sales")
-    assert examples[1]["load"].function.__name__ == "load"
+    (watched,) = examples[1]["ORDERS"].watchers
+    assert watched.trigger.serialize()[1]["delta_conn_id"] == "lake"
+    assert examples[2]["load"].function.__name__ == "load"
+
+
+def test_the_tasks_of_the_guide_record_their_run(airflow_database: Path, tmp_path: Path) -> None:
+    page = DOCS / "how-to" / "who-wrote-a-version.md"
+    table = tmp_path / "sales"
+    write_deltalake(str(table), pa.table({"id": [0]}))
+    (code,) = code_of(page)
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code.replace("/data/sales", str(table)), str(page), "exec"), names)
+    assert run_of(names["dag"]).state == "success"
+    restored, written, created = (info.task_run for info in DeltaTable(table).history())
+    assert restored is not None
+    assert written is not None
+    assert (restored["task_id"], written["task_id"]) == ("by_hook", "by_deltalake")
+    assert created is None
 
 
 def test_the_connectors_of_the_guide_fit_the_installed_spark() -> None:

@@ -28,6 +28,7 @@ from airflow_delta.operators.commit_ownership import (
     ConvertToFileSystemOperator,
     ConvertToManagedCommitOperator,
 )
+from airflow_delta.operators.convert import ConvertToDeltaOperator
 from airflow_delta.operators.delete import DeleteOperator
 from airflow_delta.operators.drop_feature import DropFeatureOperator
 from airflow_delta.operators.log_compaction import LogCompactionOperator
@@ -69,6 +70,7 @@ OPERATORS: list[tuple[Any, dict[str, Any]]] = [
     (CheckpointOperator, {}),
     (ConvertToFileSystemOperator, {}),
     (ConvertToManagedCommitOperator, {}),
+    (ConvertToDeltaOperator, {}),
     (DeleteOperator, {"condition": "x > 0"}),
     (DropFeatureOperator, {"feature": "deletionVectors"}),
     (EnableRowTrackingOperator, {}),

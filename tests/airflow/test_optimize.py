@@ -50,14 +50,18 @@ def test_arguments_are_rendered() -> None:
         max_file_size="{{ params.size * 2 }}",
         max_deleted_ratio="{{ params.ratio }}",
         purge="{{ params.purge }}",
+        z_order_by='["{{ params.column }}"]',
+        full="{{ params.purge }}",
         max_bytes=optional("{{ params.limit }}"),
+        min_cube_size="{{ params.size }}",
         dry_run="{{ params.purge }}",
     )
     params: dict[str, Any] = {"uri": "s3://lake/t", "day": "2026-01-31", "size": 5, "ratio": 0.5}
-    params |= {"purge": True, "limit": None}
+    params |= {"purge": True, "limit": None, "column": "address.city"}
     operator.render_template_fields({"params": params})  # type: ignore[arg-type]
     names = ("where", "min_file_size", "max_file_size", "max_deleted_ratio", "purge", "max_bytes")
-    found = {name: operator.argument(name) for name in (*names, "table_uri", "dry_run")}
+    sorting = ("z_order_by", "full", "min_cube_size")
+    found = {name: operator.argument(name) for name in (*names, *sorting, "table_uri", "dry_run")}
     assert found == {
         "table_uri": "s3://lake/t",
         "where": "day >= '2026-01-31'",
@@ -66,6 +70,9 @@ def test_arguments_are_rendered() -> None:
         "max_deleted_ratio": 0.5,
         "purge": True,
         "max_bytes": None,
+        "z_order_by": ["address.city"],
+        "full": True,
+        "min_cube_size": 5,
         "dry_run": True,
     }
 
@@ -121,6 +128,18 @@ def test_deleted_rows_are_purged(sales_copy: Path) -> None:
     report = optimize(sales_copy, purge=True)
     assert report["plan"]["deleted_rows"] == 0
     assert report["plan"]["reason"] == "no file has deleted rows"
+
+
+def test_rows_are_sorted(days: Path) -> None:
+    before = sorted(map(str, rows_by_peer(days)))
+    report = optimize(days, z_order_by=["id"])
+    assert (report["plan"]["z_order_by"], report["files_removed"]) == (["id"], 6)
+    assert files_by_day(days) == {"mon": 1, "tue": 1}
+    assert sorted(map(str, rows_by_peer(days))) == before
+    assert optimize(days, z_order_by=["id"])["commits"] == 0
+    assert optimize(days, z_order_by=["id"], full=True)["commits"] == 1
+    with fails_for_good(InvalidArgumentError, match="z_order_by: 'a b' is no list of column names"):
+        optimize(days, z_order_by=["a b"])
 
 
 def test_wrong_arguments_and_no_table_fail(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from airflow_delta.operators.commit_ownership import (
     ConvertToFileSystemOperator,
     ConvertToManagedCommitOperator,
 )
+from airflow_delta.operators.convert import ConvertToDeltaOperator
 from airflow_delta.operators.drop_feature import DropFeatureOperator
 from airflow_delta.operators.log_compaction import LogCompactionOperator
 from airflow_delta.operators.metadata_cleanup import MetadataCleanupOperator
@@ -33,6 +34,7 @@ from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.expiring_tables import expire, write_v2_table
 from tests.airflow.feed_runs import Runs, Submissions, feed, three_versions
 from tests.airflow.managed_tables import commit, use_owner
+from tests.engine.maintenance.convert.parquet_folders import write_parquet
 
 
 def test_each_value_is_an_output(airflow_database: Path, sales_copy: Path) -> None:
@@ -175,6 +177,10 @@ def test_results_are_of_their_types(sales_copy: Path, tmp_path: Path) -> None:
         (OptimizeOperator, results.OptimizeResult, {}),
     ):
         check(executed(kind, sales_copy, **arguments), promised, kind.__name__)
+    folder = write_parquet(tmp_path / "folder" / "p=1" / "0.parquet", {"id": [1]}).parents[1]
+    for _ in range(2):
+        converted = executed(ConvertToDeltaOperator, folder, partition_schema={"p": "long"})
+        check(converted, results.ConvertResult, "convert")
     v2_table = write_v2_table(tmp_path / "v2")
     drop: Any = {"feature": "v2Checkpoint", "truncate_history": True}
     check(executed(DropFeatureOperator, v2_table, **drop), results.DropFeatureResult, "drop")

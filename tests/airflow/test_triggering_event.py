@@ -12,6 +12,7 @@ import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import TriggeringAssetEventsAccessor
 
+import airflow_delta
 from airflow_delta.assets import delta_asset
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.operators.table_profile import TableProfileOperator
@@ -20,6 +21,7 @@ from airflow_delta.operators.triggering_event import EventRange, triggering_rang
 from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.run_context import context_of
 
+EXAMPLE = Path(airflow_delta.__file__).parent / "example_dags" / "delta_events.py"
 TABLE = "s3://lake/sales"
 SALES = delta_asset("s3a://lake/sales/", name="sales")
 START = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -139,6 +141,17 @@ def test_a_profile_is_of_the_version_of_the_event(sales_copy: Path) -> None:
 def test_a_text_that_is_no_version_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(ArgumentError, match="expected a version such as 24, or 'triggering_event'"):
         TimeTravelSnapshotOperator(task_id="pin", table_uri=TABLE, version="newest")
+
+
+def test_the_example_reports_the_version_of_the_event(
+    airflow_database: Path, sales_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.setenv("DELTA_EVENTS_TABLE", str(sales_copy))
+    dag = DagBag(dag_folder=EXAMPLE).dags["delta_events"]
+    assert dag.get_task("pin").table_uri == str(sales_copy)
+    assert run_of(dag).results["report"] == {"after_version": None, "version": 3}
 
 
 def test_a_test_of_the_dag_and_a_run_that_an_event_has_started_pin_the_same(

@@ -1,4 +1,4 @@
-"""The verbs ``optimize`` and ``health``."""
+"""The subcommands ``optimize`` and ``health``."""
 
 from __future__ import annotations
 
@@ -38,6 +38,19 @@ def test_a_table_is_optimized(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert done["commits"] == 1
     rows = DeltaTable(str(made.path)).snapshot().to_arrow().to_pylist()
     assert bag(rows) == bag(made.rows)
+
+
+def test_rows_are_sorted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = random_table(tmp_path / "t", 12, num_files=4)
+    words = ["optimize", made.path, "--z-order-by", "text, s.x"]
+    planned = report(capsys, *words, "--dry-run")["plan"]
+    assert (planned["z_order_by"], planned["files"], planned["full"]) == (["text", "s.x"], 4, False)
+    assert report(capsys, *words)["files_removed"] == 4
+    assert report(capsys, *words)["commits"] == 0
+    assert report(capsys, *words, "--full", "--min-cube-size", "5")["commits"] == 1
+    assert bag(DeltaTable(str(made.path)).snapshot().to_arrow().to_pylist()) == bag(made.rows)
+    assert main(["optimize", str(made.path), "--z-order-by", "a b"]) != 0
+    assert "--z-order-by: 'a b' is no list of column names" in capsys.readouterr().err
 
 
 def test_health_is_numbers(sales_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

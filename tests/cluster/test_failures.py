@@ -29,6 +29,7 @@ def until(found: Callable[[], Any], what: str) -> Any:
     return result
 
 
+@pytest.mark.deep
 def test_an_executor_without_pyarrow(
     run: Run, sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ def test_executors_have_no_installation_of_the_package(
     assert "No module named 'airflow_delta'" in found.stderr
 
 
+@pytest.mark.deep
 def test_a_copy_as_a_table(run: Run, sales: Path, tmp_path: Path, cluster: Cluster) -> None:
     target = tmp_path / "copy"
     told = run(

@@ -226,6 +226,7 @@ def test_the_connector_is_that_of_sparks_hadoop() -> None:
     assert f"<artifactId>hadoop-aws</artifactId>\n      <version>{version}</version>" in pom
 
 
+@pytest.mark.deep
 def test_a_copy_with_the_connector_of_spark(
     looks: Looks,
     conf: dict[str, str],

@@ -151,11 +151,10 @@ def test_the_peer_opens_the_newest_version_after_each_single_delete(
         assert {uri.rpartition("/")[2] for uri in peer.file_uris()} == expected
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "name",
-    deep_but_for(
-        ["classic", "with all that there is", "protected, all at once"], "with all that there is"
-    ),
+    ["classic", "with all that there is", "protected, all at once"],
 )
 def test_delta_spark_opens_the_newest_version_after_a_crash(
     name: str, tmp_path: Path, delta_spark: DeltaSpark

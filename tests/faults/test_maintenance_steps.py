@@ -86,7 +86,7 @@ def kind_of(step: Call) -> str:
     return "stream" if step.operation in STREAMED else "change"
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", deep_but_for(JOBS, "v2, from the previous one", "classic"))
 def test_a_job_survives_whatever_fails(name: str) -> None:
     job = JOBS[name]
     with small_files():

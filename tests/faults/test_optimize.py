@@ -1,4 +1,4 @@
-"""Each step of a compaction fails once, and kills the process once.
+"""Each step of an optimization fails once, and kills the process once.
 
 Whatever happens, the rows stay, every file of the table is whole, and the next run does what is left.
 """
@@ -10,16 +10,35 @@ import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import CommitOutcomeUnknownError, DeltaWarning, StorageError
-from tests.deep import deep_but_for
+from airflow_delta.engine.maintenance.optimize.sorting import external_sort
 from tests.faulty_storage import READS, Call, Crash, Fault, FaultyStorage, How
 from tests.row_tables import RowTable, bag, random_table
 
 WAYS = (How.FAIL, How.LOSE_ANSWER, How.FULL, How.CRASH_BEFORE, How.CRASH_WITHIN, How.CRASH_AFTER)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "compaction": {},
+    "z-order": {"z_order_by": ["id", "text"]},
+    "clustering": {},
+}
+
+
+CASES = [
+    *(pytest.param("compaction", how, marks=pytest.mark.deep) for how in WAYS if how != How.FAIL),
+    ("compaction", How.FAIL),
+    *(
+        pytest.param(kind, how, marks=pytest.mark.deep)
+        for kind in ("z-order", "clustering")
+        for how in (How.FAIL, How.FULL, How.CRASH_WITHIN)
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +47,27 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> RowTable:
     return random_table(root, 11, tracked=True, partition_by=("q",), num_files=5, max_rows=8)
 
 
-def disturbed(root: Path, *faults: Fault) -> tuple[BaseException | None, FaultyStorage]:
+@pytest.fixture(scope="module")
+def made_clustered(tmp_path_factory: pytest.TempPathFactory) -> RowTable:
+    root = tmp_path_factory.mktemp("clustered") / "t"
+    return random_table(root, 11, tracked=True, cluster_by=("id", "n"), num_files=5, max_rows=8)
+
+
+@pytest.fixture(autouse=True)
+def spill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have even few rows sorted in temporary files."""
+    monkeypatch.setattr(external_sort, "_FITS_IN_MEMORY", 1)
+
+
+def disturbed(
+    root: Path, *faults: Fault, **arguments: Any
+) -> tuple[BaseException | None, FaultyStorage]:
     """Optimize a table with faults, and return what was raised, and the storage."""
     table = DeltaTable(str(root))
     storage = FaultyStorage(table.storage, *faults)
     table.__dict__["storage"] = storage
     try:
-        table.optimize(max_file_size=1 << 20, commit_bytes=1)
+        table.optimize(max_file_size=1 << 20, commit_bytes=1, **arguments)
     except (StorageError, CommitOutcomeUnknownError, Crash) as error:
         return error, storage
     return None, storage
@@ -56,28 +89,32 @@ def rows(root: Path) -> object:
     return bag(DeltaTable(str(root)).snapshot().to_arrow(with_row_tracking=True).to_pylist())
 
 
-@pytest.mark.parametrize("how", deep_but_for(WAYS, How.FAIL))
-def test_a_compaction_survives_whatever_fails(made: RowTable, tmp_path: Path, how: How) -> None:
+@pytest.mark.parametrize(("kind", "how"), CASES)
+def test_an_optimization_survives_whatever_fails(
+    made: RowTable, made_clustered: RowTable, tmp_path: Path, how: How, kind: str
+) -> None:
+    arguments = KINDS[kind]
+    made = made_clustered if kind == "clustering" else made
     expected = bag(made.rows)
     shutil.copytree(made.path, tmp_path / "undisturbed")
-    error, undisturbed = disturbed(tmp_path / "undisturbed")
+    error, undisturbed = disturbed(tmp_path / "undisturbed", **arguments)
     assert error is None
     assert rows(tmp_path / "undisturbed") == expected
     changes = chosen(undisturbed.steps)
-    assert len(changes) > 10
+    assert len(changes) > (5 if kind == "clustering" else 10)
     failed = 0
     for nth in changes:
         root = tmp_path / str(nth)
         shutil.copytree(made.path, root)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*couldn't be deleted", DeltaWarning)
-            error, _ = disturbed(root, Fault("**", nth, how))
+            error, _ = disturbed(root, Fault("**", nth, how), **arguments)
         failed += error is not None
         assert rows(root) == expected
         table = DeltaTable(str(root))
-        table.optimize(max_file_size=1 << 20)
+        table.optimize(max_file_size=1 << 20, **arguments)
         assert rows(root) == expected
-        assert table.optimize(max_file_size=1 << 20).num_commits == 0
+        assert table.optimize(max_file_size=1 << 20, **arguments).num_commits == 0
         shutil.rmtree(root)
     assert failed > len(changes) // 2
 

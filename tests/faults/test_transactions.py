@@ -62,7 +62,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_loop, "monotonic_s", lambda: 0.0)
 
 
-@pytest.fixture(params=list(STORES))
+@pytest.fixture(params=deep_but_for(STORES, "local"))
 def store(request: pytest.FixtureRequest) -> type[MemoryStorage]:
     return STORES[request.param]
 

@@ -11,6 +11,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [
     DOCS / "reference" / "engine.md",
     DOCS / "reference" / "transactions.md",
+    DOCS / "how-to" / "convert-to-delta.md",
     DOCS / "how-to" / "create-a-table.md",
     DOCS / "how-to" / "drop-a-feature.md",
     DOCS / "how-to" / "restore-a-table.md",

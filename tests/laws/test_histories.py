@@ -76,6 +76,7 @@ def test_the_order_of_the_lines_of_a_commit_is_irrelevant(
     check(commits(shuffled), expected)
 
 
+@pytest.mark.deep
 @SMALL
 @given(st.data(), histories())
 def test_our_checkpoints_and_the_commits_after_the_first(
@@ -96,6 +97,7 @@ def test_our_checkpoints_and_the_commits_after_the_first(
     check(files, expected, first=min(versions))
 
 
+@pytest.mark.deep
 @SMALL
 @given(st.data(), histories(features={"v2Checkpoint"}))
 def test_a_v2_checkpoint_and_the_commits_after_it(
@@ -112,6 +114,7 @@ def test_a_v2_checkpoint_and_the_commits_after_it(
     check(files, expected, first=version)
 
 
+@pytest.mark.deep
 @SMALL
 @given(st.data(), histories(features={"v2Checkpoint"}))
 def test_our_checkpoint_on_top_of_a_v2_checkpoint(
@@ -130,6 +133,7 @@ def test_our_checkpoint_on_top_of_a_v2_checkpoint(
     check(files, expected, first=ours)
 
 
+@pytest.mark.deep
 @SMALL
 @given(st.data(), histories())
 def test_a_multipart_checkpoint_and_the_commits_after_it(
@@ -147,6 +151,7 @@ def test_a_multipart_checkpoint_and_the_commits_after_it(
     check(files, expected, first=version)
 
 
+@pytest.mark.deep
 @SMALL
 @given(st.data(), histories())
 def test_compactions_from_the_first_version_on(

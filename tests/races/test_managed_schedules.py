@@ -141,6 +141,7 @@ def _commit_store_faults(rng: random.Random) -> list[Fault]:
     return [] if how is None else [Fault(rng.choice(changes), rng.choice([1, 2]), how)]
 
 
+@pytest.mark.deep
 def test_every_interleaving_is_as_good_as_a_serial_one(use: Use) -> None:
     met: Counter[str] = Counter()
     for seed in range(SEEDS):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("page", "blocks", "promises"),
     [

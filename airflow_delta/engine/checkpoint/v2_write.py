@@ -1,24 +1,14 @@
 """Write V2 checkpoints: sidecars with the file actions, and a top level that refers to them.
 
-PROTOCOL.md, "V2 Spec", "Sidecar Files", "Checkpoint Naming Scheme". The top level holds
-``checkpointMetadata``, ``protocol``, ``metaData``, ``txn``, ``domainMetadata`` and ``sidecar``
-actions. All file actions are in the sidecars. The top level is written last, in one request, and
-until then nothing refers to the sidecars: a checkpoint exists as a whole or not at all.
+The top level holds the ``checkpointMetadata``, ``protocol``, ``metaData``, ``txn``, ``domainMetadata`` and
+``sidecar`` actions: as JSON lines or Parquet under a name with a UUID, or as Parquet under the classic
+name. It is written last, in one request. Until then nothing refers to the sidecars, so a checkpoint exists
+as a whole or not at all.
 
-A top level is a file of JSON lines or of Parquet, under a name with a UUID; or Parquet under the
-classic name, for readers that don't know the other names. They find the protocol there, which says
-that they can't read the table.
+The caller ensures that the protocol of the version has the feature ``v2Checkpoint`` and lets us write, and
+that the version's commit exists. It also decides which tombstones and transactions have expired.
 
-**Names.** A new name with a UUID is unique, so it needs no exclusive put: sending the put again
-after a lost answer changes nothing. An existing name belongs to a damaged checkpoint that is
-replaced. Several writers may replace it at once, each with its own sidecars, and it is unknown
-whose top level stays. So in this case ``_last_checkpoint`` doesn't repeat the top level. Otherwise
-the hint of one writer might refer to the sidecars of the other, which no checkpoint refers to: a
-cleanup would delete them.
-
-The caller must ensure that the protocol of the version has the feature ``v2Checkpoint`` and lets us
-write, and that the version's commit exists. It also decides which tombstones and transactions have
-expired.
+PROTOCOL.md, "V2 Spec", "Sidecar Files", "Checkpoint Naming Scheme".
 """
 
 from __future__ import annotations
@@ -169,6 +159,9 @@ def publish_top_level(
         storage.replace(path, content)
     hint = None
     if not target.has_classic_name:
+        # Several writers may replace a damaged checkpoint at once, each with sidecars of its own, and it is
+        # unknown whose top level stays. So the hint doesn't repeat it then: it might refer to sidecars to
+        # which no checkpoint refers, and which a cleanup deletes.
         hint = _in_hint(path, size) | ({} if target.replaces else _embedded(actions))
     counts = {
         tag: sum(count_of(sidecar.tags, tag) or 0 for sidecar in sidecars)

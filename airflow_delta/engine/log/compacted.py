@@ -1,33 +1,16 @@
 """Use log compactions to read fewer files.
 
-A compaction ``<x>.<y>.compacted.json`` holds the reconciled actions of commits ``x`` to ``y``. A
-state can be rebuilt from it instead of from those commits. It has none of their ``commitInfo`` and
-``cdc`` actions: history, commit timestamps and change feeds read the commits.
+A compaction ``<x>.<y>.compacted.json`` holds the reconciled actions of commits ``x`` to ``y``. A state can
+be rebuilt from it instead of from those commits. History, commit timestamps and change feeds read the
+commits, because a compaction has no ``commitInfo`` and no ``cdc``.
 
-**Which compactions are trusted.** A compaction must keep every ``remove`` and every removed domain,
-however old, because they cancel actions from before its range. Some engines drop expired ones, and
-a state rebuilt from such a file brings deleted data back. The protocol defines nothing by which a
-reader could recognise these files. So a compaction is read only
+* `trusted_compactions` selects the compactions that may be used, `plan_commits` the files to read;
+* `pledged` writes a compaction with a *pledge*: a first line with which the engine promises that the file
+  keeps all removes of its range. `check_pledge` verifies the lines after it;
+* `unreconciled` is the error about a compaction that has two actions for one file.
 
-* if it starts at version 0: nothing before its range could come back. A ``remove`` that it lacks
-  had expired when it was written, so vacuum misses nothing that is still within the retention; or
-* if its first line is the pledge that our writer adds (`pledged`): the compaction has all removes
-  and removed domains of its range. For other readers the pledge is an unrecognized action, which
-  they must ignore.
-
-A file that was cut off between two lines still has whole lines, and its pledge. So the pledge
-records the number of lines after it and their CRC-32, and every read compares them
-(`check_pledge`). A pledge without these numbers doesn't count.
-
-A compaction holds each logical file at most once, and likewise each application, each domain, the
-protocol and the metadata (PROTOCOL.md, "Action Reconciliation"). If it doesn't, it isn't the
-reconciliation of its commits, whatever the order of its lines. Parsing it raises an error
-(`unreconciled`), and the commits are read instead.
-
-A compaction without a pledge may have lost lines unnoticed. So none of these is used to delete
-files or to write a checkpoint (``pledged_only``).
-
-Spec: PROTOCOL.md, "Log Compaction Files", "Protocol Evolution".
+docs/explanation/how-a-snapshot-is-opened.md has the reasons. Spec: PROTOCOL.md, "Log Compaction Files",
+"Action Reconciliation", "Protocol Evolution".
 """
 
 from __future__ import annotations
@@ -62,6 +45,10 @@ _THREADS = 8
 
 def pledged(start: int, end: int, parts: Sequence[bytes | memoryview], *, lines: int) -> bytes:
     """Build the content of a compaction that keeps every remove and every removed domain.
+
+    Its first line is the pledge. For other readers it is an unrecognized action, which they must ignore. A
+    file that was cut off between two lines still has whole lines, so the pledge has the number of lines
+    after it and their CRC-32.
 
     Args:
         start: the first version that it covers.
@@ -117,6 +104,10 @@ def check_pledge(compaction: CompactedCommits, content: bytes, *, table: str) ->
 def unreconciled(finding: str, *, version: int, path: str, table: str) -> CorruptLogError:
     """Create the error about a compaction that isn't the reconciliation of its commits.
 
+    A compaction has each logical file at most once, and likewise each application, each domain, the
+    protocol and the metadata. If it doesn't, its lines can't be trusted in any order, and the commits are
+    read.
+
     Args:
         finding: what it contains twice, as a sentence.
         version: the last version that it covers.
@@ -135,7 +126,15 @@ def unreconciled(finding: str, *, version: int, path: str, table: str) -> Corrup
 def trusted_compactions(
     storage: Storage, compactions: Sequence[CompactedCommits], *, pledged_only: bool = False
 ) -> tuple[CompactedCommits, ...]:
-    """Select the compactions that can't bring deleted data back. The module has the rule.
+    """Select the compactions that can't bring deleted data back.
+
+    A compaction must keep every remove and every removed domain, however old, because they cancel actions
+    from before its range. Some engines drop expired ones, and nothing in the protocol shows that. So these
+    are selected:
+
+    * compactions with a pledge;
+    * those that start at version 0, because nothing before their range could come back. A remove that one
+      of them lacks had expired when it was written, so a vacuum misses nothing within the retention.
 
     Args:
         storage: the table's storage. The start of a file is read if its name isn't enough.

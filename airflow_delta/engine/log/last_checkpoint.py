@@ -1,14 +1,8 @@
 """``_last_checkpoint``: a hint that saves readers from listing the start of the log.
 
-The file contains the version of a recent checkpoint. It is overwritten without coordination, so it
-is only a hint: if it is missing, empty, torn, stale or wrong, readers list the log instead. Its
-checksum detects a read that mixes an old and a new file.
-
-The checksum is the MD5 digest of a canonical form: every leaf as ``path=value``, sorted, joined by
-commas. The specification sorts by path. Delta Spark, the only other engine that writes checksums,
-sorts the joined strings. The two differ as soon as an array of scalars has eleven elements
-(``"a"+10=`` sorts before ``"a"+1=``). The engine accepts both orders and writes Spark's, because
-Spark checks it.
+The file contains the version of a recent checkpoint. It is overwritten without coordination, so it is only
+a hint: if it is missing, empty, torn, stale or wrong, readers list the log instead. Its checksum
+(`json_checksums`) detects a read that mixes an old and a new file.
 
 Spec: PROTOCOL.md, "Last Checkpoint File", "Last Checkpoint File Schema", "JSON checksum".
 """
@@ -177,6 +171,12 @@ def _catch_up(storage: Storage, version: int) -> None:
 
 def json_checksums(text: str) -> tuple[str, str]:
     """The checksums of a JSON object: in Delta Spark's order of entries, and in the spec's.
+
+    A checksum is the MD5 digest of a canonical form: every leaf as ``path=value``, sorted, joined by
+    commas. The specification sorts by path. Delta Spark, the only other engine that writes checksums,
+    sorts the joined strings. The two orders differ as soon as an array of scalars has eleven elements
+    (``"a"+10=`` sorts before ``"a"+1=``). The engine accepts both, and writes Spark's, because Spark
+    checks it.
 
     The top-level key ``checksum`` is left out.
 

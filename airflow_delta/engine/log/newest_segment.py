@@ -1,14 +1,10 @@
 """Read the newest commits of a log by name, where that is cheaper than a listing.
 
-A file system lists all names of a directory or none: finding the newest ten of a hundred thousand
-commits costs as much as finding all. A lookup by name costs a ten-thousandth of that, and the name
-of a commit follows from its version. On remote stores it is the other way round: one request lists
-a thousand names, starting anywhere.
+A file system lists all names of a directory or none. So for the newest ten of a hundred thousand commits,
+ten lookups by name are much cheaper than a listing. On remote stores it is the other way round: one request
+lists a thousand names, starting anywhere.
 
-The log ends where the next commit doesn't exist. A lost commit would look the same, so the next few
-names are looked up as well. A longer gap, in a log that is broken beyond reading, goes unnoticed.
-So only history uses this module, because it reports commits and not the state of the table; opening
-a table always lists the log.
+Only history uses this module. Opening a table always lists the log; `_BEYOND` says why.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Last Checkpoint File".
 """
@@ -41,7 +37,8 @@ _MOST = 1000
 """Commits to look up by name; for more, a listing is cheaper."""
 
 _BEYOND = 8
-"""Names to look up beyond the end of the log."""
+"""Names to look up beyond the first commit that doesn't exist: it is the end of the log, or was lost. A
+longer gap isn't noticed. That is good enough for history, which reports commits and not the state."""
 
 
 def load_newest_segment(storage: Storage) -> LogSegment:

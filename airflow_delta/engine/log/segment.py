@@ -1,24 +1,18 @@
 """The log segment of a version: a checkpoint and the commits after it.
 
 `load_segment` finds the files with as little listing as possible: from the checkpoint that
-``_last_checkpoint`` points to; for older versions backwards in windows; and from the start of the
-log only if neither helps. `build_segment` chooses the files, without I/O, and refuses an invalid
-log:
+``_last_checkpoint`` points to; for older versions backwards in windows; and from the start of the log only
+if neither helps. `build_segment` chooses the files, without I/O, and refuses an invalid log:
 
-* the commits must be contiguous from the checkpoint (or from 0) to the version, even where a
-  compaction would cover a gap;
+* the commits must be contiguous from the checkpoint (or from 0) to the version, even where a compaction
+  would cover a gap;
 * no commit among them may have zero bytes;
 * a log that begins neither at version 0 nor with a checkpoint is truncated, not absent.
 
-A single listing isn't enough to refuse a log: it may miss a commit that is created while it runs,
-and contain the next one. A second listing can't miss a commit that the first one contained, nor an
-earlier one, because commits are created one after the other. So a second listing decides, up to the
-newest version in the first one.
+A checkpoint without the commit of its version can be used: only the time of that commit is unknown.
 
-A checkpoint whose own commit is gone can still be used: the table can be read, but the time of that
-commit is unknown.
-
-Spec: PROTOCOL.md, "Checkpoints", "Last Checkpoint File".
+docs/explanation/how-a-snapshot-is-opened.md has the reasons, also why a log is refused only after a second
+listing. Spec: PROTOCOL.md, "Checkpoints", "Last Checkpoint File".
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def _timestamp(newest: Snapshot) -> int | None:
 def _settings(newest: Snapshot) -> OptimizeSettings | None:
     try:
         return OptimizeSettings.of(OptimizeRequest(), newest)
-    except TableStateError:  # `check` reports the property.
+    except (TableStateError, UnsupportedFeatureError):  # `check` reports the property.
         return None
 
 
@@ -202,9 +202,11 @@ def _sum(removes: pa.Table) -> int:
 
 def _optimize_gain(live: LiveFiles, settings: OptimizeSettings | None) -> Gain:
     if settings is None:
-        return Gain(None, None, "delta.targetFileSize can't be read")
-    bins = choose_bins(live, settings)
-    return Gain(len(bins.files) - len(bins), int(live.sizes[bins.files].sum()))
+        return Gain(None, None, "delta.targetFileSize or the clustering columns can't be read")
+    chosen = choose_bins(live, settings)
+    files = chosen.bins.files
+    # Sorting small files together may also make more files of them than there were.
+    return Gain(max(0, len(files) - chosen.num_new_files), int(live.sizes[files].sum()))
 
 
 def _cleanup_gain(newest: Snapshot, now_ms: int) -> Gain:

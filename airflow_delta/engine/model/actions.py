@@ -1,4 +1,4 @@
-"""The classes of all actions of the log, to import from one place.
+"""The classes of all actions of the log.
 
 There is one frozen class per action, with the protocol's field names in snake case. ``from_json`` reads the
 object below the action's name (``{"txn": <this>}``). It ignores unknown fields, and raises a

@@ -5,6 +5,7 @@ PROTOCOL.md, "Commit Provenance Information".
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +17,15 @@ from airflow_delta.engine.model.json_record import JsonField, fields, read_field
 from airflow_delta.engine.model.plain import plain, time_or_none
 from airflow_delta.engine.model.times import utc_datetime
 
-__all__ = ["CommitInfo"]
+__all__ = ["CommitInfo", "task_run_of"]
+
+_TASK_RUN: Mapping[str, tuple[type, ...]] = {
+    "dag_id": (str,),
+    "run_id": (str,),
+    "task_id": (str,),
+    "map_index": (int, type(None)),
+    "try_number": (int, type(None)),
+}
 
 T = TypeVar("T", str, int, bool)
 
@@ -37,6 +46,23 @@ def _tolerant_map(key: str) -> JsonField:
         return value if isinstance(value, Mapping) else None
 
     return JsonField(key, _read)
+
+
+def task_run_of(value: Any) -> dict[str, Any] | None:
+    """The run of an Airflow task that a value describes; None if it describes none.
+
+    Args:
+        value: an object with ``dag_id``, ``run_id``, ``task_id``, ``map_index`` and ``try_number``. The
+            last two may be missing, and other fields are left out.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    found = {name: value.get(name) for name in _TASK_RUN}
+    is_valid = all(
+        isinstance(found[name], kinds) and not isinstance(found[name], bool)
+        for name, kinds in _TASK_RUN.items()
+    )
+    return found if is_valid else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +86,7 @@ class CommitInfo:
         isolation_level: the isolation level of the transaction.
         is_blind_append: whether the transaction added files without reading any.
         user_metadata: a text of the user.
+        airflow: the run of an Airflow task that made the commit, as its writer wrote it; see `task_run`.
         raw: the action as it was read.
     """
 
@@ -75,6 +102,7 @@ class CommitInfo:
     isolation_level: str | None = None
     is_blind_append: bool | None = None
     user_metadata: str | None = None
+    airflow: Mapping[str, Any] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     log_fields = fields(
@@ -89,6 +117,7 @@ class CommitInfo:
         isolation_level=_tolerant("isolationLevel", str),
         is_blind_append=_tolerant("isBlindAppend", bool),
         user_metadata=_tolerant("userMetadata", str),
+        airflow=_tolerant_map("airflow"),
     )
 
     @property
@@ -100,6 +129,25 @@ class CommitInfo:
     def in_commit_timestamp(self) -> datetime | None:
         """The in-commit timestamp, in UTC; see `timestamp`."""
         return utc_datetime(self.in_commit_timestamp_ms)
+
+    @property
+    def task_run(self) -> dict[str, Any] | None:
+        """The run of an Airflow task that made the commit; None if the commit doesn't say.
+
+        It has ``dag_id``, ``run_id``, ``task_id``, ``map_index`` (None unless the task is mapped) and
+        ``try_number``. Our own tasks write it to ``airflow``. Other programs have it in `user_metadata`, as
+        `airflow_delta.task_runs.commit_user_metadata` makes it.
+        """
+        if (own := task_run_of(self.airflow)) is not None:
+            return own
+        text = self.user_metadata
+        if text is None or not text.startswith("{"):
+            return None
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        return task_run_of(found.get("airflow")) if isinstance(found, dict) else None
 
     @classmethod
     def from_json(cls, obj: Any, *, version: int) -> CommitInfo:
@@ -126,4 +174,5 @@ class CommitInfo:
             "isolation_level": self.isolation_level,
             "is_blind_append": self.is_blind_append,
             "user_metadata": self.user_metadata,
+            "task_run": self.task_run,
         }

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 
-__all__ = ["split_names", "sql_name"]
+__all__ = ["listed_columns", "split_names", "sql_name"]
 
 _PLAIN = re.compile(r"(?!\d+$)\w+", re.ASCII)
 # Letters of any script: some engines write them without backticks, and they are unambiguous.
@@ -44,6 +44,22 @@ def split_names(text: str) -> list[tuple[str, ...]]:
             names.append(tuple(parts))
             parts = []
     return names
+
+
+def listed_columns(text: str, argument: str) -> list[tuple[str, ...]]:
+    """Parse the names of columns that a user has listed; see `split_names`.
+
+    Args:
+        text: the names, separated by commas.
+        argument: the name of the user's argument, for messages.
+
+    Raises:
+        InvalidArgumentError: this is no list of names.
+    """
+    try:
+        return split_names(text)
+    except InvalidTableError as error:
+        raise InvalidArgumentError(f"{argument}: {error.message}") from error
 
 
 def sql_name(parts: Iterable[str]) -> str:

@@ -1,20 +1,14 @@
 """128-bit hashes of file keys, which need a fifth of the memory of the paths.
 
-Equal hashes are taken for the same file. So the probability that two files share a hash must be
-negligible, whatever their paths are. The hash function is *universal*: it is drawn at random in
-each process, and any two different keys share a hash with a probability of at most 2**-128. For
-``n`` files that adds up to at most ``n²/2**129``: for ten million files, one in 10**25.
+Equal hashes are taken for the same file. So the probability that two files share a hash must be negligible,
+whatever their paths are. The hash function is *universal*: it is drawn at random in each process, and any
+two different keys share a hash with a probability of at most 2**-128. For ``n`` files that adds up to at
+most ``n²/2**129``: for ten million files, one in 10**25.
 
-The function is the multilinear hash (Carter and Wegman; Lemire and Kaser, "Strongly universal
-string hashing is fast"). A key is a row of 32-bit numbers, including its length. Each is multiplied
-with its own random 64-bit number; the hash is the upper half of their sum plus one more random
-number. Four such hashes with independent numbers make the 128 bits. numpy multiplies and adds for
-all keys at once.
-
-A key of more than 4096 bytes, such as one with a large inline deletion vector, is hashed by its
-length and its BLAKE2b digest of 512 bits, with a secret of the process. That is as good as hashing
-the key itself, unless two keys share a digest; no way to this is known that is more likely than
-chance, 2**-512.
+The function is the multilinear hash (Carter and Wegman; Lemire and Kaser, "Strongly universal string
+hashing is fast"). A key is a row of 32-bit numbers, including its length. Each is multiplied with its own
+random 64-bit number; the hash is the upper half of their sum plus one more random number. Four such hashes
+with independent numbers make the 128 bits, for all keys at once in numpy.
 """
 
 from __future__ import annotations
@@ -43,8 +37,11 @@ UInt64Vector = npt.NDArray[np.uint64]
 _WORD = 8
 _LANES = 4
 _LONGEST = 4096
-"""In bytes; longer keys are digested first. The loop adds one word at a time, so a long key would
-cost one iteration for every eight bytes."""
+"""In bytes. The loop adds one word at a time, so a longer key, such as one with a large inline deletion
+vector,
+would cost one iteration for every eight bytes. So it is hashed by its length and its BLAKE2b digest of 512
+bits, with a secret of the process. That is as good as hashing the key itself, unless two keys share a
+digest; no way to this is known that is more likely than chance, 2**-512."""
 _DIGEST = 64
 _SHORT = 512
 """In bytes; for longer keys, rows of equal length would take more memory than the keys."""

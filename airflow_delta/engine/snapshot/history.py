@@ -1,17 +1,14 @@
 """History and time travel: versions and the times of their commits.
 
-in-commit-timestamps.md and PROTOCOL.md, "Commit Provenance Information". A commit's time is
+A commit's time is
 
-* its ``inCommitTimestamp``, for versions from the table's enablement version on (all versions, if
-  in-commit timestamps are enabled without an enablement version);
-* otherwise the modification time of its file, adjusted to ascend: it is at least one millisecond
-  after the time of the commit before (edge cases A21).
+* its ``inCommitTimestamp``, for versions from the table's enablement version on (all versions, if in-commit
+  timestamps are enabled without an enablement version);
+* otherwise the modification time of its file, adjusted to ascend: it is at least one millisecond after the
+  time of the commit before (edge cases A21). File times ascend from the oldest commit that still exists, so
+  every question gets the same answer; a limited history is the exception (`_SETTLING`).
 
-File times ascend from the oldest commit that still exists, so every question gets the same answer
-whichever checkpoint a snapshot starts from. A history of the newest few commits is the exception.
-It considers at most 100 older commits, as other engines do, because the cost of a long log would be
-out of proportion. Its times differ from those of the whole log only if a file before these 100 has
-a time later than theirs.
+Spec: in-commit-timestamps.md; PROTOCOL.md, "Commit Provenance Information".
 """
 
 from __future__ import annotations
@@ -47,8 +44,9 @@ from airflow_delta.engine.storage.base import Storage
 __all__ = ["Timeline"]
 
 _SETTLING = 100
-"""Commits before the oldest one listed that a limited history considers for the times of files, as
-many as Delta Spark does."""
+"""Commits before the oldest one listed that a limited history considers for the times of files, as many as
+Delta Spark does: considering all would make it as expensive as a whole history. The times differ only if a
+file before these commits is newer than theirs."""
 
 
 class Timeline:

@@ -1,16 +1,12 @@
 """Find the commits after a snapshot, so that its holder needn't open the table again.
 
-Opening a table costs a hint, a listing, a checkpoint and every commit after it. A process that
-holds a snapshot needs only the new commits, and advances the snapshot with them
-(`Snapshot.advance`).
+Opening a table costs a hint, a listing, a checkpoint and every commit after it. A process that holds a
+snapshot reads only the new commits, and advances the snapshot with them (`Snapshot.advance`).
 
-That is correct only while the log is still the one from which the snapshot was read. A cleanup may
-have deleted the new commits as well, or the table may have been deleted and created anew. Then the
-snapshot's newest commit is gone, or has another size or time; so that file is checked each time. In
-any doubt (a gap, a commit of zero bytes) the caller must open the table again, which reports errors
-with the right message.
-
-For a managed table the commit owner lists the new commits; see `ratified`.
+That is correct only while the log is still the one from which the snapshot was read: it may have been
+cleaned up, or the table deleted and created anew. So each call checks that the file of the snapshot's
+newest commit has the same size and time. In any doubt (a gap, a commit of zero bytes) the caller must open
+the table again. For a managed table the commit owner lists the new commits; see `ratified`.
 """
 
 from __future__ import annotations

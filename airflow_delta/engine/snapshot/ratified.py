@@ -1,18 +1,15 @@
 """The newest commits of a managed table, which its commit owner knows and the log doesn't have yet.
 
-managed-commits.md, "Reading managed-commit tables" and "Getting Un-backfilled Commits from Commit
-Owner". The log is listed first, then the owner is queried. A commit that was backfilled in between is
-in neither answer. The owner also returns the newest ratified version, which reveals such a commit,
-and one more listing finds it: an owner forgets a commit only when its copy is in the log (edge
-cases F4, L14).
+`with_ratified_commits` advances a snapshot of the newest version in the log to the newest ratified one,
+`ratified_after` lists the commits after a known one. The log is listed first, then the owner is queried. If
+the gap between the two answers shows that a commit was backfilled in between, the log is listed again (edge
+cases F4, L14). The files in ``_commits`` prove nothing and aren't listed.
 
-The files in ``_commits`` prove nothing and aren't listed. If both the owner and the log have a
-version, the one in the log counts, because its presence proves it. If the two differ, somebody has
+If both the owner and the log have a version, the one in the log counts. If the two differ, somebody has
 bypassed the owner, and a `DeltaWarning` says so.
 
-A ratified commit stays ratified, unless the owner's store was reset to an older state, for instance
-from a backup. So before a reader continues from an un-backfilled commit, the owner must confirm it
-again (`ratified_after`).
+docs/explanation/managed-commits.md has the reasons. Spec: managed-commits.md, "Reading managed-commit
+tables" and "Getting Un-backfilled Commits from Commit Owner".
 """
 
 from __future__ import annotations
@@ -93,6 +90,9 @@ def ratified_after(
     storage: Storage, known: LogCommit, owned: OwnedTable
 ) -> tuple[LogCommit, ...] | None:
     """The commits after one of a managed table, up to the newest that its owner has ratified.
+
+    If the known commit isn't backfilled, the owner must confirm it again: a ratified commit is lost if the
+    owner's commit store was put back to an older state, for example from a backup.
 
     Args:
         storage: where the log is.

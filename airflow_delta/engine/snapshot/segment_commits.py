@@ -1,15 +1,12 @@
 """The commits after a checkpoint, read when they are needed and only as far as needed.
 
-Commits are read while earlier ones are parsed (`commit_texts`), so the text of a long log is never
-in memory as a whole. Of the file actions, only the wanted columns stay in memory.
+Commits are read while earlier ones are parsed (`commit_texts`), so the text of a long log is never in
+memory as a whole. Of the file actions, only the wanted columns stay in memory. If the text is short
+(`_KEPT_BYTES`), it is kept between the first call, which searches it for a few non-file actions, and the
+second, which parses the file actions.
 
-A reader that opens a table needs protocol and metadata, and perhaps the files later. If the commits
-are of moderate size, their text is kept in between: the first call searches it for a few lines, the
-second one parses it, and no commit is read twice. A longer text isn't kept, and is read for each of
-the two.
-
-The first call on short commits doesn't need Arrow, which is imported for the others;
-``snapshot.py`` says why.
+The first call on short commits doesn't need Arrow, which is imported for the others; ``snapshot.py`` says
+why.
 """
 
 from __future__ import annotations

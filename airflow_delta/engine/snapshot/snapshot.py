@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
-from airflow_delta.engine.features.column_mapping import mapping_mode
+from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.protocol import (
     FeatureStatus,
     check_readable,
@@ -274,22 +273,9 @@ class Snapshot:
                 can't be parsed, uses other columns than the table's, or compares a column with a
                 value of an incomparable type.
         """
-        wanted = _checked_columns(columns, self.table)
-        if predicate is None:
-            return self._state.live_adds(wanted)
-        from airflow_delta.engine.scan.file_pruner import FilePruner
-        from airflow_delta.engine.scan.predicates.reading import as_expression
+        from airflow_delta.engine.snapshot.live_files import list_live_files
 
-        pruner = FilePruner(
-            as_expression(predicate, self.schema, table=self.table),
-            schema=self.schema,
-            partition_columns=self._metadata.partition_columns,
-            mapping_mode=mapping_mode(self._protocol, self._metadata, table=self.table),
-            table=self.table,
-        )
-        if not pruner.columns:  # The answer is the same for all files.
-            return pruner.prune(self._state.live_adds(wanted))
-        return self._state.live_adds(wanted, row_filter=pruner)
+        return list_live_files(self, columns, predicate)
 
     def read_through(self, access: FileAccess) -> Snapshot:
         """Set how `scan` opens data files: with which options, and where outside of the table.
@@ -414,25 +400,6 @@ class Snapshot:
     @lazy_property
     def _sizes(self) -> pa.ChunkedArray:
         return self.files(columns=["size"])["size"]
-
-
-def _checked_columns(columns: Sequence[str] | None, table: str) -> tuple[str, ...] | None:
-    if columns is None:
-        return None
-    from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
-
-    unknown = [name for name in columns if name not in ADD_FIELDS]
-    if unknown or isinstance(columns, str):
-        raise InvalidArgumentError(
-            f"unknown columns {unknown or columns!r}: expected a list of {', '.join(ADD_FIELDS)}",
-            table=table,
-        )
-    if not columns:
-        # A table without columns has no rows, so even the number of files would be lost.
-        raise InvalidArgumentError(
-            "no columns are requested: name one, or None for all", table=table
-        )
-    return tuple(columns)
 
 
 def _now_ms() -> int:

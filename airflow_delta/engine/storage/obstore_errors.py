@@ -4,14 +4,9 @@ obstore's messages have a page of debug output, and may contain signed URLs and 
 paragraph is used, without the queries of URLs. The errors aren't chained, because a traceback would show
 them completely.
 
-After a failed write it is unknown whether the object was written, with two exceptions
-(`NothingWrittenError`):
-
-* The store refused the first and only request (HTTP 4xx: wrong credentials, no permission, no such bucket).
-* The failed request wasn't one for the object: the client didn't get the credentials that it needs first.
-
-Both can only be recognised by obstore's message, which mentions repetitions between the time and the
-answer. Any other message counts as unknown.
+After a failed write it is unknown whether the object was written, unless obstore's message shows that it
+wasn't (`NothingWrittenError`): the store refused the first and only request (`_REFUSED`), or the failed
+request wasn't one for the object, for example because the client didn't get its credentials (`_REQUEST`).
 """
 
 from __future__ import annotations

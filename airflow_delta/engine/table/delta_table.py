@@ -12,7 +12,7 @@ memory. A snapshot loads them for the commits that no checkpoint covers, and for
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine.model.schema import StructType
@@ -25,6 +25,7 @@ from airflow_delta.engine.table.writing import WriteMethods
 
 if TYPE_CHECKING:
     from airflow_delta.engine.commit.owner import CommitOwner
+    from airflow_delta.engine.maintenance.convert.execution import ConvertResult
 
 __all__ = ["DeltaTable"]
 
@@ -114,3 +115,61 @@ class DeltaTable(
             owners=table._owners,
         )
         return table
+
+    @classmethod
+    def convert(
+        cls,
+        uri: str | os.PathLike[str],
+        partition_schema: StructType | Mapping[str, str] | None = None,
+        *,
+        files: Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        collect_statistics: bool = True,
+        once: tuple[str, int] | None = None,
+        dry_run: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        commit_owners: Mapping[str, CommitOwner] | None = None,
+    ) -> ConvertResult:
+        """Make a directory of Parquet files a Delta table, in place: version 0. No data file is touched.
+
+        The table has the columns of all files, all nullable, with statistics from their footers. A
+        directory that is a Delta table already stays as it is, and the result says so.
+
+        Args:
+            uri: the directory; see the class.
+            partition_schema: the columns in the names of its subdirectories (``day=2026-01-31``), with
+                their types, in the order of the table's partition columns: a schema, or
+                ``{"day": "date"}``; None for none.
+            files: the files that shall be the table, as decoded paths below the directory; None for all
+                whose names don't begin with ``_`` or ``.``.
+            properties: table properties; see `create`. Column mapping, Iceberg compatibility and
+                constraints can only be added afterwards.
+            collect_statistics: whether to make statistics from the footers.
+            once: a transaction identifier, by which a later call finds the commit of this one.
+            dry_run: only plan.
+            storage_options: see the class.
+            commit_owners: see the class.
+
+        Raises:
+            InvalidArgumentError: an argument makes no sense; there are no files; the partition values of
+                a file aren't as in ``partition_schema``; or there is another Delta table, or the output
+                of a Spark stream, below the directory. Facts: path, if it is about a file.
+            DataFileError: a file isn't Parquet, or is damaged. Facts: path.
+            InvalidTableError: two files have a column of different types or spellings (facts: path,
+                column); a column can't be one of a table; or files of a former table's log are left.
+            UnsupportedFeatureError: a column is of a type that tables lack (facts: path, column), or the
+                properties request a feature that the engine can't write.
+            MissingFilesError: a listed file doesn't exist. Facts: path.
+            NotRegularFileError: there is a symbolic link. Facts: path.
+            TableAlreadyExistsError: another writer has created a table meanwhile.
+            CommitOutcomeUnknownError: the store failed; the table may have been created.
+            StorageError: the store failed, and no table was created.
+        """
+        from airflow_delta.engine.maintenance.convert.execution import convert_directory
+        from airflow_delta.engine.maintenance.convert.plan import ConvertRequest
+
+        table = cls(uri, storage_options, commit_owners)
+        request = ConvertRequest(partition_schema, files, properties, collect_statistics)
+        return convert_directory(
+            table.file_access, table._owners, request, once=once, dry_run=dry_run
+        )

@@ -70,7 +70,7 @@ class CommitRequest:
         reads: what the transaction has read.
         provenance: the content of ``commitInfo``.
         base: the version that the first attempt follows; None to create the table.
-        enforced: see `CommitContext`.
+        enforced: the features whose rules the writer has enforced; see `CommitContext`.
         newest_at_s: when `base` was found to be the newest version, at the latest, by `monotonic_s`; None
             if unknown.
         owners: the known commit owners.

@@ -47,6 +47,7 @@ class Provenance:
         operation_metrics: its metrics; see `metric_texts`.
         user_metadata: a text of the user.
         txn_id: unique to the transaction.
+        task_run: the run of an Airflow task that makes the commit, if one does.
         read_version: the version that the transaction read; None for a new table.
     """
 
@@ -56,6 +57,7 @@ class Provenance:
     user_metadata: str | None
     txn_id: str
     read_version: int | None
+    task_run: Mapping[str, Any] | None = None
 
     def commit_info(
         self,
@@ -92,6 +94,8 @@ class Provenance:
             info["tags"] = dict(tags)
         info["engineInfo"] = ENGINE_INFO
         info["txnId"] = self.txn_id
+        if self.task_run is not None:
+            info["airflow"] = dict(self.task_run)
         return info
 
 

@@ -55,6 +55,7 @@ from airflow_delta.engine.transaction.reads import Reads
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.staged import StagedActions
 from airflow_delta.engine.transaction.stale_log import check_no_stale_log
+from airflow_delta.engine.transaction.task_run import current_task_run
 
 __all__ = ["CommitResult", "OptimisticTransaction"]
 
@@ -399,6 +400,7 @@ class OptimisticTransaction:
             self._user_metadata,
             txn_id=str(uuid.uuid4()),
             read_version=self.read_version,
+            task_run=current_task_run(),
         )
         loop = CommitLoop(
             CommitRequest(

@@ -7,6 +7,7 @@ Like those of `airflow_delta.hooks.delta.repair` they return the engine's result
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ __all__ = ["MaintenanceMethods"]
 
 
 class MaintenanceMethods(ManagedCommitMethods):
-    """Write checkpoints and log compactions, clean up the log, optimize, vacuum."""
+    """Write checkpoints and log compactions, clean up the log, convert, optimize, vacuum."""
 
     def checkpoint(
         self,
@@ -125,6 +126,42 @@ class MaintenanceMethods(ManagedCommitMethods):
         )
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
+    def convert(
+        self,
+        table_uri: str,
+        *,
+        partition_schema: Mapping[str, str] | None = None,
+        files: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        collect_statistics: bool = True,
+        once: tuple[str, int] | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Make a directory of Parquet files a Delta table, in place.
+
+        :param partition_schema: the types of the partition columns, such as ``{"day": "date"}``.
+        :param files: the files that shall be the table, as paths below the directory; None for all.
+        :param properties: table properties.
+        :param collect_statistics: whether to make statistics from the footers.
+        :param once: application id and version, by which a retry finds the commit of an earlier try.
+        :param dry_run: only report what the table would be.
+        :returns: ``table_uri``, the entries of `ConvertResult.to_dict`, ``dry_run`` and ``duration_ms``.
+        :raises DeltaError: the files can't be one table, or can't be read.
+        """
+        from airflow_delta.engine.maintenance.convert.execution import convert_directory
+        from airflow_delta.engine.maintenance.convert.plan import ConvertRequest
+
+        began = time.monotonic()
+        table = self.table(table_uri)
+        result = convert_directory(
+            table.file_access,
+            table.commit_owners,
+            ConvertRequest(partition_schema, files, properties, collect_statistics),
+            once=None if dry_run else once,
+            dry_run=dry_run,
+        )
+        return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
+
     def optimize(
         self,
         table_uri: str,
@@ -134,7 +171,10 @@ class MaintenanceMethods(ManagedCommitMethods):
         max_file_size: int | None = None,
         max_deleted_ratio: float | None = None,
         purge: bool = False,
+        z_order_by: Sequence[str] = (),
+        full: bool = False,
         max_bytes: int | None = None,
+        min_cube_size: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Rewrite small files of a table, and files with many deleted rows, as files of a good size.
@@ -144,14 +184,23 @@ class MaintenanceMethods(ManagedCommitMethods):
         :param max_file_size: the size of new files in bytes; None: ``delta.targetFileSize``, or 128 MiB.
         :param max_deleted_ratio: a file with a larger part of deleted rows is rewritten; None: 0.05.
         :param purge: rewrite just the files with deleted rows, however few.
+        :param z_order_by: columns by which files are sorted, as SQL names them, such as ``address.city``.
+        :param full: sort also what is sorted already.
         :param max_bytes: the most bytes of files to rewrite; None for any number.
+        :param min_cube_size: of a clustered table: files that were clustered together stay if they have so
+            many bytes; None: 100 GiB.
         :param dry_run: only report what would be rewritten.
         :returns: ``table_uri``, the entries of `OptimizeResult.to_dict`, ``dry_run`` and ``duration_ms``.
         :raises DeltaError: an argument is invalid, or the table can't be read or written.
         """
+        from airflow_delta.engine.model.sql_names import listed_columns
+
         began = time.monotonic()
         result = self.table(table_uri).optimize(
             where,
+            z_order_by=listed_columns(",".join(z_order_by), "z_order_by"),
+            full=full,
+            min_cube_size=min_cube_size,
             min_file_size=min_file_size,
             max_file_size=max_file_size,
             max_deleted_ratio=max_deleted_ratio,

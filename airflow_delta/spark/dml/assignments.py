@@ -1,7 +1,7 @@
 """Assign new values to the columns of rows, such as ``{"price": "price * 2", "address.city": "'Rome'"}``.
 
 A column that isn't assigned keeps its value. A generated column that isn't assigned is computed anew from
-the new values. Values are cast as a write casts them (`airflow_delta.spark.writer.casts`). Expressions see
+the new values. Values are cast as a write casts them (`airflow_delta.spark.writer.casts`). Expressions use
 the old values, whatever the order of the assignments.
 
 Spec: PROTOCOL.md, "Generated Columns", "Default Columns", "Identity Columns".
@@ -35,7 +35,7 @@ __all__ = ["Assignments", "MissingMembers", "find_column", "parse_assignments", 
 
 
 class MissingMembers(Enum):
-    """What becomes of the members of a struct that a new value lacks."""
+    """What is done if a new value of a struct lacks some of its members."""
 
     REFUSED = "refused"
     NULL = "null"
@@ -48,7 +48,7 @@ class Assignments:
 
     Attributes:
         values: the new values, by the path of the column in the table's spelling.
-        missing_members: what becomes of members of structs that a new value lacks.
+        missing_members: what is done if a new value lacks members of a struct.
     """
 
     values: Mapping[SchemaPath, Column]

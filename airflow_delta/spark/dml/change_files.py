@@ -1,7 +1,7 @@
 """Write change data files: the rows that a commit inserts, deletes or updates, with what happened to them.
 
-A commit that has such a file needs one for each of its changes (edge case G14): readers of the feed
-then take nothing from its other files.
+If a commit has such files, they must contain all of its changes (edge case G14), because readers of the
+feed then ignore its other files.
 
 Spec: PROTOCOL.md, "Add CDC File", "Change Data Files".
 """
@@ -66,7 +66,8 @@ def written(
 ) -> DataFrame:
     """Read the rows of new files back, for change data files.
 
-    These are the very values that were written, also where an expression gives another one each time.
+    So the change data has exactly the values that were written, even if an expression has another value
+    each time.
 
     Args:
         spark: the session.

@@ -19,7 +19,7 @@ __all__ = ["begin_change", "commit_change", "earlier_version", "redone"]
 _Result = TypeVar("_Result")
 
 _ATTEMPTS = 5
-"""How often a change is made anew after another writer has changed what it had read."""
+"""The most attempts of a change, if other writers change what it has read."""
 
 
 def begin_change(
@@ -34,7 +34,7 @@ def begin_change(
 
     Args:
         table: the table.
-        operation: what the commit calls itself.
+        operation: the name of the operation in the commit.
         parameters: its parameters.
         user_metadata: a text for ``commitInfo.userMetadata``.
         removes: whether rows may be removed or changed, which an append-only table refuses.
@@ -78,10 +78,10 @@ def earlier_version(table: DeltaTable, txn: tuple[str, int] | None) -> int | Non
 
 
 def redone(change: Callable[[], _Result]) -> _Result:
-    """Make a change, and make it anew on the newest version if another writer was faster.
+    """Make a change, and repeat it on the newest version if another writer was faster.
 
-    The change reads the newest version each time, so that the result is as if it had begun after the other
-    writer's commit. Nothing of a failed attempt is left.
+    The change reads the newest version each time, so the result is the same as if it had begun after the
+    other writer's commit. A failed attempt leaves nothing behind.
 
     Args:
         change: the whole change, from the beginning of its transaction to the commit.

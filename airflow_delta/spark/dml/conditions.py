@@ -1,4 +1,4 @@
-"""Conditions on the rows of a table, as users give them: checked, and split by what the log can decide."""
+"""Check conditions on the rows of a table, and find the files for which the log alone decides them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class ChosenFiles:
     """The live files that may have rows for which a condition is true.
 
     Attributes:
-        whole: the files of which the condition is true for every row.
-        partial: the files whose rows must be looked at.
+        whole: the files for whose rows it is always true.
+        partial: the files whose rows must be read to decide it.
     """
 
     whole: pa.Table
@@ -50,7 +50,7 @@ class ChosenFiles:
 def choose_files(
     spark: SparkSession, target: WriteTarget, condition: Column | str | None
 ) -> ChosenFiles:
-    """Find the files of a condition by partition values and statistics, and note them as read.
+    """Find the files of a condition by partition values and statistics, and record them as read.
 
     Args:
         spark: the session.
@@ -147,7 +147,7 @@ def _referenced_columns(
 def _of_partitions(
     spark: SparkSession, target: WriteTarget, files: pa.Table, condition: Column | str
 ) -> pa.Table:
-    """The files for whose partition values a condition is true, in the words of Spark."""
+    """The files for whose partition values a condition is true. Spark evaluates it."""
     base = target.base
     assert base is not None
     schema, partition_by, mode = base.schema, target.partition_by, target.mode

@@ -61,10 +61,11 @@ def delete(
 ) -> DeleteResult:
     """Delete the rows of a Delta table for which a condition is true, as one commit.
 
-    Files of which partition values or statistics say that all rows meet the condition are removed without a
-    look into them. Other rows are deleted by deletion vectors where ``delta.enableDeletionVectors`` is
-    true; elsewhere their files are written anew. A row for which the condition is null stays. If another
-    writer changes the same rows at the same time, the deletion is made again on the newest version.
+    If partition values or statistics show that all rows of a file meet the condition, the file is removed
+    without reading it. In other files, rows are deleted by deletion vectors if
+    ``delta.enableDeletionVectors`` is true; otherwise these files are rewritten. A row for which the
+    condition is null stays. If another writer changes the same rows at the same time, the deletion is
+    repeated on the newest version.
 
     Args:
         spark: the session; Spark reads and writes data files with the credentials of its own configuration.

@@ -1,11 +1,11 @@
 """Delete the rows for which a condition is true, as a part of a commit.
 
-1. Choose the files by partition values and statistics (`conditions`). Those whose rows all meet the
-   condition are removed without a look into them.
-2. Look through the other files once, and collect where the rows are (`matching`).
+1. Choose the files by partition values and statistics (`conditions`). A file whose rows all meet the
+   condition is removed without reading it.
+2. Read the other files once, and collect the locations of the rows (`matching`).
 3. Take the rows out of the files (`removed_rows`).
-4. Write change data files, if the feed needs them: where files are written anew, their other rows are not
-   new, and the log alone doesn't say so.
+4. Write change data files, if the feed needs them: if a file is rewritten, its other rows aren't new, and
+   the log alone doesn't show that.
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Change Data Files".
 """
@@ -45,10 +45,10 @@ class Deletion:
     """The rows that a commit deletes.
 
     Attributes:
-        num_whole_files: the number of files that were removed without a look into them.
+        num_whole_files: the number of files that were removed without reading them.
         num_whole_bytes: their total size.
         num_whole_rows: the number of their rows; None if their statistics don't say it.
-        removed: what became of other files.
+        removed: the removal of rows from other files.
         num_change_files: the number of change data files.
     """
 
@@ -128,7 +128,7 @@ def stage_deletion(
     removed = remove_rows(spark, table, target, chosen.partial, rows, new_files)
     changes = 0
     if keeps_change_data(target) and removed.num_added_files:
-        # The rows that were found, and not the condition again, which may know the time by now.
+        # By their locations: a condition that depends on the time may have another result now.
         deleted = reader.located_rows(chosen.partial, only=rows)
         # They have the columns from before the commit, which may add some.
         before = target_of(target.transaction)

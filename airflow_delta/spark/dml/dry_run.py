@@ -1,4 +1,4 @@
-"""Which files a deletion would change: found by the log alone, without a look into the files."""
+"""Find the files that a deletion would change, from the log alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DeletionPlan:
         num_files: the number of files that may have rows to be deleted.
         size_in_bytes: their total size.
         max_rows: the number of their rows; None if statistics don't contain it.
-        num_whole_files: the number of those that would be removed without a look into them.
+        num_whole_files: the number of those that would be removed without reading them.
         examples: the paths of some, as in the log.
     """
 
@@ -58,7 +58,7 @@ def plan_deletion(
     commit_owners: Mapping[str, CommitOwner] | None = None,
     allowed_outside: Sequence[str] = (),
 ) -> DeletionPlan:
-    """Find the files that `airflow_delta.spark.delete` would look into or remove.
+    """Find the files that `airflow_delta.spark.delete` would read or remove.
 
     Args:
         spark: see `airflow_delta.spark.delete`.

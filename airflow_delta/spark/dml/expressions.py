@@ -1,7 +1,7 @@
-"""Check the expressions of a user with the columns that they may name, before anything is done.
+"""Check the expressions of a user with the columns that they may use, before anything is done.
 
-Conditions must be the same for a pair of rows, or a row, each time that they are evaluated. New values may
-be others each time, as they are evaluated once.
+A condition must have the same result each time that it is evaluated for the same row or pair of rows. A new
+value may differ each time, because it is evaluated once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Collect where rows are, as bitmaps, one for each file.
+"""Collect the locations of rows, as a bitmap for each file.
 
-Each task makes bitmaps of its rows and sends these: at most a bit or so for each row, however many rows
-there are. The driver joins those of a file, which may have been read by several tasks.
+Each task makes bitmaps of its rows, and sends these to the driver: they have about a bit for each row at
+most. The driver merges the bitmaps of a file, which several tasks may have read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SCHEMA = "group int, file long, rows binary, num_rows long"
 
 @dataclass(frozen=True, slots=True)
 class LocatedRows:
-    """Where some rows are.
+    """The locations of some rows.
 
     Attributes:
         rows: their indexes, by the index of the file.
-        count: how many rows there are: more than indexes if a row came several times.
+        count: the number of rows. A row that occurs several times counts each time.
     """
 
     rows: Mapping[int, BitMap64] = field(default_factory=dict)
@@ -47,12 +47,12 @@ class LocatedRows:
 
 
 def collect_rows(rows: DataFrame, *, table: str) -> LocatedRows:
-    """Collect where rows are; see `collect_groups`."""
+    """Collect the locations of rows; see `collect_groups`."""
     return collect_groups(rows.withColumn(_ONE, F.lit(0)), _ONE, table=table).get(0, LocatedRows())
 
 
 def collect_groups(rows: DataFrame, group: str, *, table: str) -> dict[int, LocatedRows]:
-    """Collect where rows are, by a number that each has.
+    """Collect the locations of rows, by a number that each row has.
 
     Args:
         rows: the rows, with the columns `LOCATION_FILE` and `LOCATION_ROW` of
@@ -69,7 +69,7 @@ def collect_groups(rows: DataFrame, group: str, *, table: str) -> dict[int, Loca
         parts = located.mapInArrow(_bitmaps, _SCHEMA).toArrow()
     found: dict[int, dict[int, BitMap64]] = defaultdict(lambda: defaultdict(BitMap64))
     counts: dict[int, int] = defaultdict(int)
-    # A Python loop over the files that have such rows, some for each task that read a part of one.
+    # A Python loop over the files that have such rows, once for each task that read a part of a file.
     for number, file, data, count in zip(
         *(parts[name].to_pylist() for name in parts.column_names), strict=True
     ):

@@ -126,7 +126,7 @@ class _Assigner:
                 yield f"{_NEW}{number}_{index}", number, value
 
     def columns(self, raw: DataFrame, old: StructType | None) -> list[Column]:
-        """The columns of the table, those that must be computed still without their values."""
+        """The columns of the table. Generated columns that aren't assigned have no values yet."""
         types = {
             field.name: field.data_type
             for field in parse_schema(
@@ -233,7 +233,7 @@ class _Value:
                 return self._merged(column, found, former, field.data_type, name)
             return self.cast.column(column, found, field.data_type, name)
         if isinstance(field.data_type, StructType) and self.assignments.assigns_inside(path):
-            # As in Delta Spark, a struct that was null becomes one whose other members are null.
+            # As in Delta Spark, a null struct becomes a struct whose other members are null.
             return F.struct(
                 *(
                     self.of((*path, member.name), member, _member(former, member)).alias(

@@ -1,4 +1,4 @@
-"""Take rows out of data files: by deletion vectors, or by writing the files anew without them.
+"""Remove rows from data files: by deletion vectors, or by rewriting the files without them.
 
 =========================================  ============================================================
 the file                                   becomes
@@ -46,10 +46,10 @@ __all__ = ["RemovedRows", "remove_rows", "writes_deletion_vectors"]
 
 @dataclass(frozen=True, slots=True)
 class RemovedRows:
-    """What became of files from which rows were taken.
+    """The result of removing rows from files.
 
     Attributes:
-        num_rows: the number of rows that were taken.
+        num_rows: the number of removed rows.
         num_copied_rows: the number of rows that were written anew.
         num_removed_files: the number of files that are no longer in the table.
         num_removed_bytes: their total size.
@@ -84,14 +84,14 @@ def remove_rows(
     rows: Mapping[int, BitMap64],
     new_files: NewFiles,
 ) -> RemovedRows:
-    """Stage the removal of rows from files, and write what that takes.
+    """Stage the removal of rows from files, and write the deletion vectors or new files for it.
 
     Args:
         spark: the session.
         table: the table.
         target: the table's version, and the transaction.
         files: live files, with all columns of ``add``.
-        rows: the indexes of live rows, by the index of the file in ``files``; no empty ones.
+        rows: the indexes of live rows, by the index of the file in ``files``; no bitmap is empty.
         new_files: gets the new files and deletion vectors, to be deleted unless the commit is made.
 
     Raises:

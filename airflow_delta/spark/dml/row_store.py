@@ -18,7 +18,7 @@ __all__ = ["RowStore", "stored_size"]
 
 @dataclass(frozen=True, slots=True)
 class RowStore:
-    """Stores rows, and releases them at its end. If an executor is lost with some, jobs on them fail.
+    """Stores rows, and releases them at its end. If an executor is lost, jobs on its rows fail.
 
     Attributes:
         table: the table's location, for errors.

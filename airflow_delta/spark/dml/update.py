@@ -1,13 +1,13 @@
 """`update`: change columns of the rows for which a condition is true, as one commit.
 
-1. Choose the files by partition values and statistics (`conditions`), and look through those that may have
-   such rows once (`matching`).
-2. Take the rows out of their files (`removed_rows`), and write them with their new values into new ones
+1. Choose the files by partition values and statistics (`conditions`), and find the rows in one pass over
+   those that may have such rows (`matching`).
+2. Remove the rows from their files (`removed_rows`), and write them with their new values to new files
    (`assignments`, `new_versions`). They keep their row ids.
 3. Write change data files with the rows before and after, if the table keeps a feed.
 
-With a feed the rows are stored by Spark between the steps, because three of them need all columns; without
-one, they are read again, from where they were found.
+With a feed, Spark stores the rows between the steps, because all three steps need all columns. Without one,
+the rows are read again at the locations that were found.
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Change Data Files", "Row Tracking".
 """
@@ -102,7 +102,7 @@ def update(
 
     The new values are cast as Spark does for an ``INSERT``, and all rules of the table are checked.
     Generated columns that aren't assigned are computed anew. If another writer changes the same rows at the
-    same time, the update is made again on the newest version.
+    same time, the update is repeated on the newest version.
 
     Example:
         ``update(spark, uri, {"price": "price * 2", "address.city": "'Rome'"}, "id < 10")``

@@ -1,4 +1,4 @@
-"""Tell why Spark couldn't read or write files, in one sentence instead of a Java stack trace.
+"""Explain why Spark couldn't read or write files, in one sentence instead of a Java stack trace.
 
 Spark wraps the error of a file system many times. `storage_errors` looks for the innermost one, and raises
 a `StorageError` with its message. Errors of the engine that come from executors are raised again first

@@ -1,12 +1,12 @@
 """Make the values of identity columns.
 
-Every task makes values of its own, without asking others: row ``i`` of task ``t`` gets the value number
-``i * stride + t`` after the high water mark, where the stride is more than the number of tasks. The
-values depend on the place of a row alone, so that a repeated task makes the same ones. As in Delta
-Spark they leave gaps.
+Tasks make values independently of each other: row ``i`` of task ``t`` gets the value number
+``i * stride + t`` after the high water mark, where the stride is more than the number of tasks. The values
+depend only on the task and the index of the row, so a repeated task makes the same ones. As in Delta Spark
+they leave gaps.
 
-The commit moves the high water mark, which is part of the table's metadata. So of two writers at a
-time one fails, and has to begin again with the new mark (`write`).
+The commit moves the high water mark, which is part of the table's metadata. So of two concurrent
+writers one fails, and must begin again with the new mark (`write`).
 
 Spec: PROTOCOL.md, "Identity Columns".
 """
@@ -31,7 +31,7 @@ _TASK_BITS = 33
 """``monotonically_increasing_id`` is the task's number, and the row's in the lower 33 bits."""
 
 _MOST_TASKS = 1 << 16
-"""The number of tasks that a plan may have whose tasks aren't known."""
+"""The number of tasks that a plan of unknown size may have."""
 
 
 def with_identities(
@@ -50,7 +50,7 @@ def with_identities(
         rows: the rows, with the columns of the table.
         columns: the identity columns to be filled.
         table: the table's location, for errors.
-        only: a boolean column: whether the row gets a value where it has none; None: all rows get one.
+        only: a boolean column that says which rows get a value if they have none; None: all rows get one.
 
     Returns:
         The rows; evaluation fails where a value would be no 64-bit integer.
@@ -105,10 +105,10 @@ def _value(number: Column, column: IdentityColumn, table: str) -> Column:
 def _stride(rows: DataFrame) -> int:
     """A number above that of the tasks that will write the rows.
 
-    A plan without a shuffle says how many tasks it has. Adaptive execution decides on the tasks behind a
-    shuffle later: it joins small parts, and may cut large ones, so the planned number is taken eightfold.
-    Its plan says nothing about rows that come past the shuffle, such as those of a scan that is joined with
-    a broadcast aggregate. So the number is at least one that few jobs have tasks.
+    A plan without a shuffle contains the number of its tasks. Adaptive execution decides on the tasks after
+    a shuffle later: it merges small partitions, and may split large ones, so the result is eight times the
+    planned number. Its plan doesn't count tasks without a shuffle, such as those of a scan that is joined
+    with a broadcast aggregate. So the result is never less than a number of tasks that few jobs exceed.
     """
     execution: Any = rows._jdf.queryExecution()  # noqa: SLF001
     plan = execution.executedPlan()

@@ -2,10 +2,10 @@
 
 =========================  =========================================================================
 column mapping             files have physical names, and the columns' ids as Parquet field ids
-``void``                   is never in a file, also inside structs (edge case G17)
-partition columns          are in directory names, and after the others in the files only where the
-                           table asks for it: Iceberg compatibility, or the feature
-                           ``materializePartitionColumns``
+``void``                   is never in a file, not even inside structs (edge case G17)
+partition columns          are in directory names. They are also in the files, after the other
+                           columns, if the table requires it: by Iceberg compatibility, or by the
+                           feature ``materializePartitionColumns``
 elements, keys, values     have field ids under Iceberg compatibility V2
 =========================  =========================================================================
 
@@ -83,7 +83,7 @@ class FileLayout:
     nested_ids: Mapping[SchemaPath, int]
 
     def columns(self) -> list[Column]:
-        """The columns to be written, made of those of the table."""
+        """The columns to be written, as expressions over those of the table."""
         stored = [
             _stored(F.col(quoted(field.name)), field.data_type)
             .cast(written.dataType)

@@ -9,8 +9,8 @@ by condition                   the files whose rows all meet the condition; of f
                                rows these rows (`airflow_delta.spark.dml.deletion`)
 =============================  ====================================================================
 
-The transaction notes what was read, so that rows which others add to a replaced part, or remove from it,
-are conflicts.
+The transaction records what was read. So it is a conflict if others add rows to the replaced part of the
+table, or remove rows from it.
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Partition Value Serialization".
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Replaced", "check_replacement", "stage_replacement"]
 
 _MOST_PARTITIONS = 200
-"""How many partitions are noted as read one by one; beyond that the whole table is."""
+"""The most partitions that are recorded as read one by one; for more, the whole table is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def _files_of_partitions(target: WriteTarget, files: NewFiles) -> pa.Table:
 
 
 def _key(values: Mapping[str, str | None], fields: Mapping[str, StructField]) -> tuple[Any, ...]:
-    """Partition values that are equal as values, however they are spelt; a NaN equals itself."""
+    """Partition values as typed values, which are equal whatever their texts; NaN equals itself."""
     typed = (parse_partition_value(values.get(name), f.data_type) for name, f in fields.items())
     return tuple("NaN" if value != value else value for value in typed)
 

@@ -1,4 +1,4 @@
-"""What a write is asked to do: the arguments of `write`, checked before anything is read or written."""
+"""The request of a write: the arguments of `write`, checked before anything is read or written."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class WriteRequest:
 
     @property
     def replaces_all(self) -> bool:
-        """Whether the new rows take the place of all rows of the table."""
+        """Whether the new rows replace all rows of the table."""
         return (
             self.mode == "overwrite"
             and self.replace_where is None

@@ -1,7 +1,7 @@
 """The target of a write: an existing table, or one that the write creates or defines anew.
 
-Each is a transaction that has begun, so that the commit finds the changes of other writers from here
-on, with what the table will be like once the write is committed.
+A target has a transaction that has begun, so that the commit finds all later changes of other writers, and
+the protocol, metadata and schema that the table will have after the commit.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
 
     Args:
         request: what to do.
-        rows: the rows, whose columns the table may take.
+        rows: the rows, whose columns the table may get.
 
     Raises:
         InvalidArgumentError: the requested partitioning isn't the table's.
@@ -161,7 +161,7 @@ def redefined_target(transaction: OptimisticTransaction, metadata: Metadata) -> 
 
     Args:
         transaction: a transaction on an existing table.
-        metadata: the table's metadata after the commit; those that it has: nothing is staged.
+        metadata: the table's metadata after the commit. If they are unchanged, nothing is staged.
 
     Raises:
         UnsupportedFeatureError: the metadata need a feature that isn't supported here.
@@ -273,7 +273,7 @@ def _clustered_by(base: Snapshot) -> tuple[SchemaPath, ...]:
 
 
 def _without_lost_clustering(target: WriteTarget) -> WriteTarget:
-    """Let a table be clustered by nothing, if the new columns lack one that it was clustered by."""
+    """Remove the clustering of a table if the new columns lack one of its clustering columns."""
     known = set(physical_paths(target.schema, target.mode).values())
     if set(target.clustered_by) <= known:
         return target

@@ -10,6 +10,7 @@
    (`replacement`).
 5. One commit adds and removes the files, with the transaction identifier if there is one. It also creates
    a new table.
+6. If the table asks for it, small files are compacted, in another commit (`auto_compaction`).
 
 If a step before the commit fails, the log isn't changed, and the files are deleted. After a commit
 with unknown outcome they are kept: they may be part of the table.
@@ -32,6 +33,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.spark.dml.conditions import predicate_text
+from airflow_delta.spark.writer.auto_compaction import AutoCompaction, compact_after_write
 from airflow_delta.spark.writer.file_writing import write_new_files
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
 from airflow_delta.spark.writer.replacement import check_replacement, stage_replacement
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["WriteResult", "write", "write_table"]
 
 _ATTEMPTS = 10
-"""How often a write is begun again after another writer has moved a high water mark."""
+"""The most attempts of a write whose identity values other writers have used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class WriteResult:
         written: False if this call committed nothing: an earlier call had committed this transaction
             identifier, the mode is ``ignore`` and the table exists, or there were no rows to append.
         repeated: True if an earlier call had committed this transaction identifier.
+        compaction: the compaction of small files after the write, in commits of its own; None if there was
+            none.
     """
 
     version: int
@@ -71,6 +75,7 @@ class WriteResult:
     num_removed_files: int = 0
     written: bool = True
     repeated: bool = False
+    compaction: AutoCompaction | None = None
 
 
 def write(
@@ -110,14 +115,15 @@ def write(
         properties: table properties of a new table.
         replace_where: with ``overwrite``: a condition; the rows of the table for which it is true are
             replaced. New rows for which it isn't true are refused. A new table ignores it.
-        partition_overwrite: with ``overwrite``: ``static`` replaces all rows, ``dynamic`` those in the
-            partitions of which there are new rows.
+        partition_overwrite: with ``overwrite``: ``static`` replaces all rows, ``dynamic`` only those in
+            partitions for which there are new rows.
         merge_schema: whether the table gets columns that only the rows have, also inside structs, and,
             with ``delta.enableTypeWidening``, their wider types.
         overwrite_schema: with ``overwrite``: whether the columns of the rows replace those of the table,
             and ``partition_by`` its partition columns.
-        optimize_write: whether to shuffle the rows by the partition columns first, so that few files come
-            of them. None: as ``delta.autoOptimize.optimizeWrite`` says, or else for partitioned tables.
+        optimize_write: whether to shuffle the rows by the partition columns first, so that each partition
+            gets few files. None: the property ``delta.autoOptimize.optimizeWrite``; if that isn't set,
+            only for partitioned tables.
         target_file_size: the size in bytes of the parts of such a shuffle; None: ``delta.targetFileSize``,
             or else 128 MiB.
         txn: application id and version: if they are committed already, the call writes nothing and returns
@@ -244,7 +250,12 @@ def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> Write
             transaction.set_transaction(app_id, version)
         version = commit_files(transaction, files, {**files.metrics, **removed.metrics(request)})
     return WriteResult(
-        version, len(files.adds), files.num_rows, files.size_in_bytes, removed.num_files
+        version,
+        len(files.adds),
+        files.num_rows,
+        files.size_in_bytes,
+        removed.num_files,
+        compaction=compact_after_write(request.table, target.metadata, files.adds),
     )
 
 

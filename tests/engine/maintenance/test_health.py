@@ -89,7 +89,7 @@ def test_what_is_unknown_has_a_reason(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     health = table.health()
-    assert health.optimize.reason == "delta.targetFileSize can't be read"
+    assert health.optimize.reason == "delta.targetFileSize or the clustering columns can't be read"
     assert health.optimize.num_files is None
     assert health.to_dict()["gains"]["cleanup"]["files"] == 0
 

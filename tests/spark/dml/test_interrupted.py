@@ -98,13 +98,10 @@ CASES = [
     and not {(change, step), (f"{change} with {kind}", step)} & NEVER
 ]
 IN_SHORT = {
-    ("merge", "vectors", "after the rows were found"),
     ("merge", "vectors", "after the deletion vectors"),
-    ("merge", "copies", "after the copies"),
     ("merge", "vectors", "after the change data"),
     ("merge", "copies", "before the commit"),
     ("update", "vectors", "before the change data"),
-    ("update", "copies", "after the new rows"),
     ("delete", "copies", "before the change data"),
 }
 

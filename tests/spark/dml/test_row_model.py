@@ -450,7 +450,6 @@ CASES = [
 ]
 IN_SHORT = [
     ("vectors, feed, mapping, row ids", "partitioned", 0),
-    ("feed, mapping by id, row ids", "unpartitioned", 0),
 ]
 
 

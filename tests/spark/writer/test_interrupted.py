@@ -15,6 +15,7 @@ from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.spark import delete, read_snapshot, write
 from airflow_delta.spark.dml import removed_rows
 from airflow_delta.spark.writer import file_writing
+from tests.deep import deep_but_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +57,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize("mode", deep_but_for(["append", "overwrite"], "overwrite"))
 def test_a_write_that_stops_leaves_nothing_and_a_retry_writes_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, mode: str
 ) -> None:

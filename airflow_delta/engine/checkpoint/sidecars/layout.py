@@ -1,17 +1,12 @@
 """The layout of file actions in sidecars: a change to the table should affect few sidecars.
 
-An incremental checkpoint rewrites only the sidecars that a change affects (`incremental_v2`). So
-rows that tend to change together are stored together:
+An incremental checkpoint rewrites only the sidecars that a change affects (`incremental_v2`). So rows that
+tend to change together are stored together (`clustered`):
 
 * adds and removes never share a sidecar;
-* adds are sorted by partition values, then by path, and a sidecar ends at the end of a partition if
-  one is near. So a change to a partition affects the sidecars of that partition;
+* adds are sorted by partition values, then by path, and a sidecar ends at the end of a partition if one is
+  near;
 * removes are sorted by ``deletionTimestamp``: they expire in that order, sidecar by sidecar.
-
-Sorting all of a large table would need all of it in memory. So rows are sorted in runs of some
-hundred megabytes. A table of about a million files is one or a few runs, and a partition of a table
-of ``n`` runs is in at most ``n`` times as many sidecars. Commits mostly add to few partitions at a
-time, and runs follow the log, so two runs rarely have the same partitions.
 
 The columns are those of a classic checkpoint (`layout`), adds and removes alone.
 """
@@ -50,8 +45,10 @@ SIDECAR_ROWS = 50_000
 """The most rows of a sidecar, and so the most that changing one row costs: about a megabyte."""
 
 _RUN_BYTES = 128 << 20
-"""Rows in memory, before encoding, that are sorted together. While one run is written the next one
-is gathered, so memory holds two runs and a few sidecars."""
+"""The bytes of a run: rows in memory, before encoding, that are sorted together. While one run is written
+the next one is gathered, so memory holds two runs and a few sidecars. A table of about a million files is
+one or a few runs. In a table of ``n`` runs a partition is in at most ``n`` times as many sidecars, mostly
+in fewer, because runs follow the log, and commits mostly add to few partitions at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ DEPTHS: tuple[Depth, ...] = ("quick", "log", "files")
 
 CHECKPOINT = "DeltaTable.checkpoint() or CheckpointOperator"
 CLEANUP = "DeltaTable.cleanup_metadata() or MetadataCleanupOperator"
-OPTIMIZE = "DeltaTable.optimize(); for clustered or Iceberg-compatible tables, OPTIMIZE in Spark"
+OPTIMIZE = "DeltaTable.optimize(); for Iceberg-compatible tables, OPTIMIZE in Spark"
 VACUUM = "DeltaTable.vacuum() or VacuumOperator"
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

@@ -2,14 +2,14 @@
 
 There are three ways:
 
-``"at once"`` For features whose former versions do no harm to readers without them. Once the newest version
-has no traces of the feature, one commit takes it out of the protocol. ``"hidden"`` For the others
-(`Drop.hides_history`), unless history is truncated. Checkpoints after the last trace hide the versions with
-the feature: readers of later versions never need their commits. The feature ``checkpointProtection`` keeps
-these checkpoints (checkpoint-protection.md). ``"truncated"`` For the same features. Versions with traces
-have to expire and be cleaned up before the feature is dropped. So it takes two runs, a day apart unless
-``delta.dropFeatureTruncateHistory.retentionDuration`` says otherwise. ``checkpointProtection`` itself can
-only be dropped this way.
+* ``"at once"``, for features whose former versions do no harm to readers without them: when the newest
+  version has no traces of the feature, one commit takes it out of the protocol;
+* ``"hidden"``, for the others (`Drop.hides_history`): checkpoints after the last trace hide the versions
+  with the feature, so readers of later versions never need their commits. The feature
+  ``checkpointProtection`` keeps these checkpoints (checkpoint-protection.md);
+* ``"truncated"``, for the same features: versions with traces must expire and be cleaned up before the
+  feature is dropped, so it takes two runs (`truncation`). This is the only way for
+  ``checkpointProtection``.
 
 A plan lists what is left to do from the newest version on. Each step is planned again when its turn comes.
 """

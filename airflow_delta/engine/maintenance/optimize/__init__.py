@@ -5,8 +5,8 @@
 * `packing`: which of them are rewritten together: bins, by partition;
 * `plan`: the plan of a run;
 * `execution`: carries out a plan: bins in threads, commits, conflicts;
-* `bin_writer`: the new files of bins, by copying row groups (`copying`) or by encoding rows
-  (`rewriting`, `encoding`).
+* `bin_writer`: the new files of bins, by copying row groups (`copying`) or by encoding rows;
+* `sorting`: the new files of bins whose rows are sorted: Z-order and clustering.
 
 docs/how-to/optimize-a-table.md is the guide, docs/explanation/optimizing.md explains the choices.
 """

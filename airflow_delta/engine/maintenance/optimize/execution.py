@@ -1,23 +1,19 @@
-"""Carry out the plan of an optimization: write the new files in threads, and commit them.
+"""Execute the plan of an optimization: write the new files in threads, and commit them.
 
-A run goes in rounds of some gigabytes. A round writes the new files of its bins, and commits them at once.
-So a run that is stopped has lost one round at most, and the next run goes on.
+A run consists of rounds of some gigabytes. A round writes the new files of its bins, and commits them at
+once. So if a run is stopped, it loses one round at most, and the next run continues.
 
 **Concurrent commits.** Appends never conflict. If another commit removes one of the files of a bin, or
 deletes rows of it, the bin is left out, and its new files are deleted; the others are committed. If the
-schema changes meanwhile, the rest of the run is given up.
+schema changes in the meantime, the run stops.
 
 PROTOCOL.md, "Add File and Remove File": all actions have ``dataChange`` = false, because no row changes.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -32,10 +28,12 @@ from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
     DeltaError,
 )
-from airflow_delta.engine.maintenance.optimize.bin_writer import BinWriter
+from airflow_delta.engine.features.clustering import DOMAIN
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
 from airflow_delta.engine.maintenance.optimize.plan import BIN, OptimizePlan, enforced_features
+from airflow_delta.engine.maintenance.optimize.rounds import Round, write_round
 from airflow_delta.engine.maintenance.optimize.same_form import check_same_form
+from airflow_delta.engine.maintenance.optimize.settings import OptimizeSettings
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.replay.file_filter import FilesAmong
 from airflow_delta.engine.replay.file_key import file_keys
@@ -46,7 +44,6 @@ from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["OptimizeResult", "execute_optimization"]
 
-_MOST_THREADS = 4
 _MOST_CONFLICTS = 20
 """The number of failed commits in a row after which a run gives up."""
 
@@ -64,7 +61,7 @@ class OptimizeResult:
         num_added: the number of new files.
         bytes_added: their total size.
         num_copied: how many new files were made by copying row groups.
-        num_lost: the planned files that aren't rewritten, because others have changed one of their bin.
+        num_lost: the planned files that aren't rewritten, because others have changed a file of their bin.
     """
 
     plan: OptimizePlan
@@ -114,9 +111,9 @@ def execute_optimization(
 
     Raises:
         DataFileError: a data file is damaged, or isn't as in the log. Facts: path.
-        MissingFilesError: a data file doesn't exist. Facts: path.
-        MetadataChangedError, ProtocolChangedError: others have changed the table in a way that new files
-            would have to follow.
+        MissingFilesError: a data file doesn't exist. Facts: path. MetadataChangedError,
+        ProtocolChangedError: others have changed the table so that new files need another
+            form.
         CommitConflictError: others were faster, twenty times in a row.
         CommitOutcomeUnknownError: the store failed; the last commit may have been made.
         DeltaError: the table can't be read or written.
@@ -153,8 +150,8 @@ class _Run:
         self._target = target
         self.new_files = NewFiles(access.storage, target)
 
-    def rounds(self) -> Iterator[list[pa.Table]]:
-        """The bins of each round: the files of each bin, with all columns of ``add``."""
+    def rounds(self) -> Iterator[Round]:
+        """The rounds."""
         numbers = int64_view(self._plan.files[BIN].combine_chunks())
         sizes = int64_view(self._plan.files["size"].combine_chunks())
         starts = np.concatenate((np.flatnonzero(np.diff(numbers, prepend=-1)), [len(numbers)]))
@@ -163,36 +160,19 @@ class _Run:
             end = _end_of_round(starts, sizes, first, self._plan.settings.commit_bytes)
             files = self._plan.files.slice(starts[first], starts[end] - starts[first])
             adds = self._adds(files)
-            yield [
+            bins = [
                 adds.slice(start - starts[first], stop - start)
                 for start, stop in zip(starts[first:end], starts[first + 1 : end + 1], strict=True)
             ]
+            num_sorted = max(0, self._plan.num_sorted - first)
+            yield Round(bins[:num_sorted], bins[num_sorted:])
             first = end
 
-    def write(self, bins: Sequence[pa.Table]) -> list[Rewritten]:
-        """Write the new files of a round, several bins at once."""
-        threads = min(max(os.cpu_count() or 1, 2), _MOST_THREADS, len(bins))
-        stopped = Event()
-
-        def _write(part: Sequence[pa.Table]) -> list[Rewritten]:
-            # Not more files at once than there are threads.
-            writer = BinWriter(
-                self._access,
-                self._target,
-                self.new_files,
-                threads=1 if threads > 1 else 2,
-            )
-            try:
-                return list(writer.write(_until(stopped, part)))
-            except BaseException:
-                stopped.set()
-                raise
-
-        if threads == 1:
-            return _write(bins)
-        with ThreadPoolExecutor(threads, thread_name_prefix="delta-optimize") as pool:
-            found = list(pool.map(_write, _split(bins, threads)))
-        return [rewritten for part in found for rewritten in part]
+    def write(self, bins: Round) -> list[Rewritten]:
+        """Write the new files of a round."""
+        return write_round(
+            bins, self._access, self._target, self.new_files, self._plan.settings.order
+        )
 
     def commit(self, done: Sequence[Rewritten], result: OptimizeResult) -> OptimizeResult:
         """Commit a round, without the bins that others have changed meanwhile."""
@@ -236,18 +216,14 @@ class _Run:
             )
 
     def _transaction(self) -> OptimisticTransaction:
-        settings = self._plan.settings
-        predicate = [] if settings.condition is None else [settings.condition]
-        operation, parameters = (
-            ("REORG", {"predicate": predicate, "applyPurge": True})
-            if settings.purge
-            else ("OPTIMIZE", {"predicate": predicate, "zOrderBy": [], "auto": False})
-        )
+        operation, parameters = _operation(self._plan.settings)
         transaction = self._begin(
             operation,
             operation_parameters=parameters,
             enforces=enforced_features(self._snapshot),
         )
+        # So that a change of the clustering columns after this check is a conflict.
+        transaction.read_domain(DOMAIN)
         check_same_form(self._snapshot, transaction.base)
         return transaction
 
@@ -260,28 +236,28 @@ class _Run:
         return found.take(pc.index_in(keys, value_set=found_keys)).combine_chunks()
 
 
+def _operation(settings: OptimizeSettings) -> tuple[str, dict[str, Any]]:
+    """The operation and its parameters for ``commitInfo``, as Delta Spark has them."""
+    predicate = [] if settings.condition is None else [settings.condition]
+    if settings.purge:
+        return "REORG", {"predicate": predicate, "applyPurge": True}
+    order = settings.order
+    is_clustering = order is not None and order.is_clustering
+    names = [] if order is None else order.names
+    return "OPTIMIZE", {
+        "predicate": predicate,
+        "zOrderBy": [] if is_clustering else names,
+        "clusterBy": names if is_clustering else [],
+        "auto": False,
+        **({"isFull": settings.full} if is_clustering else {}),
+    }
+
+
 def _end_of_round(starts: npt.NDArray[np.int64], sizes: Int64Vector, first: int, most: int) -> int:
     """The first bin after a round that begins with a bin, and has at least that one."""
     ends = np.cumsum(sizes[starts[first] :])
     fitting = int(np.searchsorted(ends, most, side="right")) + int(starts[first])
     return max(first + 1, int(np.searchsorted(starts, fitting, side="right")) - 1)
-
-
-def _split(bins: Sequence[pa.Table], parts: int) -> list[Sequence[pa.Table]]:
-    """Split bins into parts of about the same size, in order: those of a partition stay together."""
-    sizes = np.cumsum([pc.sum(each["size"]).as_py() for each in bins])
-    ends = np.searchsorted(sizes, sizes[-1] * np.arange(1, parts) / parts, side="left") + 1
-    bounds = [0, *np.minimum(ends, len(bins)).tolist(), len(bins)]
-    found = [bins[start:end] for start, end in itertools.pairwise(bounds)]
-    return [part for part in found if part]
-
-
-def _until(stopped: Event, bins: Sequence[pa.Table]) -> Iterator[pa.Table]:
-    """The bins, until another thread has failed. What is missing then isn't committed."""
-    for each in bins:
-        if stopped.is_set():
-            return
-        yield each
 
 
 def _still_live(

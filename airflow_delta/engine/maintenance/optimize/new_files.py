@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from airflow_delta.engine.errors import DeltaWarning, StorageError
 from airflow_delta.engine.maintenance.optimize.plan import TARGET_SIZE_TAG
+from airflow_delta.engine.maintenance.optimize.sorting.order import FileMarks
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.model.actions import AddFile
 from airflow_delta.engine.model.paths import decode_path, encode_path
@@ -51,13 +52,21 @@ class NewFiles:
         # The name is new. Replacing needs no answer of the store to a request that was repeated.
         return path, self._storage.writer(path, overwrite=True)
 
-    def describe(self, path: str, *, like: Mapping[str, Any], stats: str) -> AddFile:
+    def describe(
+        self,
+        path: str,
+        *,
+        like: Mapping[str, Any],
+        stats: str,
+        marks: FileMarks | None = None,
+    ) -> AddFile:
         """Make the ``add`` of a new file.
 
         Args:
             path: the path from `create`.
             like: the ``add`` of a file of the same partition.
             stats: the statistics.
+            marks: what it says about the order of its rows; None for nothing.
         """
         info = self._storage.head(path)
         return AddFile(
@@ -67,7 +76,11 @@ class NewFiles:
             modification_time=info.modified_ms,
             data_change=False,
             stats=stats,
-            tags={TARGET_SIZE_TAG: str(self._target.max_file_size)},
+            tags={
+                TARGET_SIZE_TAG: str(self._target.max_file_size),
+                **({} if marks is None else marks.tags),
+            },
+            clustering_provider=None if marks is None else marks.provider,
         )
 
     def keep(self, files: Iterable[AddFile]) -> None:

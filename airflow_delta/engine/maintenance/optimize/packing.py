@@ -1,20 +1,21 @@
 """Pack files into bins: files of one partition that become one new file.
 
 As in the reference implementation, the files of a partition are sorted by size, and a bin ends where the
-next file would make it too large. So small files end up together, and a bin and any file of a later one are
-too large for one bin.
+next file would make it too large. So small files are packed together, and no file
+of a later bin of the partition would fit into an earlier one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
 
-__all__ = ["Bins", "pack_files"]
+__all__ = ["Bins", "pack_files", "pack_in_order", "within_budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +56,17 @@ class Bins:
         sizes = np.diff(self.starts)[kept]
         return Bins(self.files[kept[self.bin_of]], np.concatenate(([0], np.cumsum(sizes))))
 
-    def reorder(self, order: Int64Vector) -> Bins:
-        """The same bins in another order.
+    @classmethod
+    def single(cls, files: Int64Vector) -> Bins:
+        """A bin for each of some files."""
+        return cls(files, np.arange(len(files) + 1))
 
-        Args:
-            order: the numbers of the bins.
-        """
-        sizes = np.diff(self.starts)[order]
-        starts = np.concatenate(([0], np.cumsum(sizes)))
-        shifts = np.repeat(self.starts[:-1][order] - starts[:-1], sizes)
-        return Bins(self.files[np.arange(len(self.files)) + shifts], starts)
+    def join(self, others: Bins) -> Bins:
+        """These bins, and others after them."""
+        return Bins(
+            np.concatenate((self.files, others.files)),
+            np.concatenate((self.starts, others.starts[1:] + len(self.files))),
+        )
 
 
 def pack_files(
@@ -79,6 +81,20 @@ def pack_files(
         most: the most bytes of a bin with more than one file.
     """
     order = files[np.lexsort((sizes[files], partitions[files]))]
+    return pack_in_order(order, partitions, sizes, most=most)
+
+
+def pack_in_order(
+    order: Int64Vector, partitions: Int64Vector, sizes: Int64Vector, *, most: int
+) -> Bins:
+    """Pack files into bins, without changing their order.
+
+    Args:
+        order: the indexes of the files to pack, those of a partition one after the other.
+        partitions: see `pack_files`.
+        sizes: see there.
+        most: see there.
+    """
     ends = np.cumsum(sizes[order])
     is_last = np.append(partitions[order][1:] != partitions[order][:-1], True)[: len(order)]
     partition_ends = np.flatnonzero(is_last) + 1
@@ -91,3 +107,29 @@ def pack_files(
             fitting = int(np.searchsorted(ends[start:end], before + most, side="right"))
             starts.append(start + max(1, fitting))
     return Bins(order, np.array(starts, np.int64))
+
+
+def within_budget(
+    bins: Bins, sizes: Int64Vector, saved: npt.NDArray[Any], budget: int | None
+) -> Bins:
+    """The bins that a budget pays for, preferring those that save most for their bytes.
+
+    Args:
+        bins: the bins.
+        sizes: the size of each file, by its index.
+        saved: what each bin saves: more than 0.
+        budget: the most bytes; None for any number.
+    """
+    if budget is None:
+        return bins
+    costs = bins.sums(sizes)
+    order = np.argsort(costs / saved, kind="stable")
+    kept = np.zeros(len(bins), np.bool_)
+    left = budget
+    # A loop over bins until the budget is spent; smaller ones may still fit after a larger one.
+    for number in order.tolist():
+        cost = int(costs[number])
+        if cost <= left:
+            kept[number] = True
+            left -= cost
+    return bins.select(kept)

@@ -1,16 +1,18 @@
-"""Plan a compaction: which files become one file, and why.
+"""Plan an optimization: which files are rewritten together, and why.
 
-A file is a candidate if it is small, or if many of its rows are deleted. Candidates of one partition are
-packed into bins, and each bin becomes one new file of about the target size. So after the run the sizes of
-files lie between the two limits, apart from the rest of each partition. Some bins aren't worth it:
+**Compaction.** A file is a candidate if it is small, or if many of its rows are deleted. Candidates of one
+partition are packed into bins, and each bin becomes one new file of about the target size. So after the run
+the sizes of files are between the two limits, except for the last file of each partition. Some bins aren't
+rewritten:
 
-* a single file that only is small;
-* files that earlier runs have written for the same target size, which their tag says: otherwise the rest of
-  a partition would be rewritten by every run.
+* a bin with a single file that has few deleted rows;
+* a bin of which earlier runs have written all files for the same target size (`TARGET_SIZE_TAG`): otherwise
+  every run would rewrite the last files of a partition.
 
-Clustered files are no candidates: merged with others they would lose their order.
+If there is a budget of bytes (``max_bytes``), the bins that save the most files per byte come first.
 
-A budget of bytes prefers the bins that save most files for their bytes.
+**Z-order and clustering.** A bin becomes several files, with sorted rows (`sorting.selection`). Other
+sorted files with many deleted rows are bins of their own, which keep their order.
 
 No data file is read. docs/explanation/optimizing.md has the reasons.
 """
@@ -18,6 +20,7 @@ No data file is read. docs/explanation/optimizing.md has the reasons.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,19 +32,27 @@ from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.maintenance.optimize.candidates import LiveFiles, read_live_files
-from airflow_delta.engine.maintenance.optimize.packing import Bins, pack_files
+from airflow_delta.engine.maintenance.optimize.packing import Bins, pack_files, within_budget
 from airflow_delta.engine.maintenance.optimize.rules import ENFORCED
 from airflow_delta.engine.maintenance.optimize.settings import OptimizeSettings
+from airflow_delta.engine.maintenance.optimize.sorting.order import SortOrder
+from airflow_delta.engine.maintenance.optimize.sorting.selection import (
+    choose_clustered,
+    choose_z_ordered,
+    has_order,
+    tag_values,
+)
 from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = [
     "BIN",
     "TARGET_SIZE_TAG",
+    "ChosenBins",
     "OptimizePlan",
     "choose_bins",
     "enforced_features",
-    "plan_compaction",
+    "plan_optimization",
 ]
 
 BIN = "bin"
@@ -60,8 +71,10 @@ class OptimizePlan:
         version: the version whose files are rewritten.
         settings: the limits that decide.
         files: the files to rewrite: ``path``, ``size``, ``deletionVector``, and their `BIN`, ascending.
-        num_bins: the number of bins. Each becomes one file; several may share one, if their rows take less
-            space than before.
+        num_bins: the number of bins.
+        num_sorted: how many of them, the first ones, are sorted. Each of the others becomes one file;
+            several may share one, if their rows take less space than before.
+        num_new_files: about how many new files there will be.
         num_deleted_rows: the deleted rows that the new files won't have, as far as they are known.
         num_partitions: the number of partitions with bins.
         num_files: the number of live files that the condition chooses.
@@ -74,6 +87,8 @@ class OptimizePlan:
     settings: OptimizeSettings
     files: pa.Table = field(repr=False)
     num_bins: int
+    num_sorted: int
+    num_new_files: int
     num_deleted_rows: int
     num_partitions: int
     num_files: int
@@ -89,21 +104,26 @@ class OptimizePlan:
         """The plan as plain JSON values.
 
         Returns:
-            ``version``, ``files`` and ``bytes`` to rewrite, ``new_files`` (at most), ``partitions``,
-            ``deleted_rows`` that go, ``live_files`` that were considered, ``postponed_files``,
-            ``min_file_size`` and ``max_file_size``, and the ``reason`` why nothing is rewritten.
+            ``version``, ``files`` and ``bytes`` to rewrite, ``new_files`` (about), ``partitions``,
+            ``deleted_rows`` that are removed, ``live_files`` that were considered, ``postponed_files``,
+            ``min_file_size`` and ``max_file_size``, ``z_order_by`` and ``cluster_by`` (the names of
+            columns), ``full``, and the ``reason`` why nothing is rewritten.
         """
+        order = self.settings.order
         return {
             "version": self.version,
             "files": len(self.files),
             "bytes": self.size_in_bytes,
-            "new_files": self.num_bins,
+            "new_files": self.num_new_files,
             "partitions": self.num_partitions,
             "deleted_rows": self.num_deleted_rows,
             "live_files": self.num_files,
             "postponed_files": self.num_postponed,
             "min_file_size": self.settings.min_file_size,
             "max_file_size": self.settings.max_file_size,
+            "z_order_by": order.names if order and not order.is_clustering else [],
+            "cluster_by": order.names if order and order.is_clustering else [],
+            "full": self.settings.full,
             "reason": self.reason,
         }
 
@@ -115,8 +135,25 @@ def enforced_features(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(sorted(ENFORCED | kept))
 
 
-def plan_compaction(snapshot: Snapshot, settings: OptimizeSettings) -> OptimizePlan:
-    """Plan a compaction.
+@dataclass(frozen=True, slots=True)
+class ChosenBins:
+    """Bins that are worth rewriting.
+
+    Attributes:
+        bins: the bins, within the budget.
+        num_sorted: how many of them, the first ones, are sorted.
+        num_worthwhile: how many files are worth rewriting, whatever the budget.
+        num_new_files: about how many new files there will be.
+    """
+
+    bins: Bins
+    num_sorted: int
+    num_worthwhile: int
+    num_new_files: int
+
+
+def plan_optimization(snapshot: Snapshot, settings: OptimizeSettings) -> OptimizePlan:
+    """Plan an optimization.
 
     Args:
         snapshot: the newest version.
@@ -135,26 +172,62 @@ def plan_compaction(snapshot: Snapshot, settings: OptimizeSettings) -> OptimizeP
         enforced=frozenset(enforced_features(snapshot)),
     )
     live = read_live_files(snapshot, settings.where)
-    worthwhile = choose_bins(live, settings)
-    affordable = _within_budget(worthwhile, live, settings.max_bytes)
-    return _make_plan(snapshot, settings, live, affordable, len(worthwhile.files))
+    return _make_plan(snapshot, settings, live, choose_bins(live, settings))
 
 
-def choose_bins(live: LiveFiles, settings: OptimizeSettings) -> Bins:
-    """The bins that are worth rewriting, whatever the budget.
+def choose_bins(live: LiveFiles, settings: OptimizeSettings) -> ChosenBins:
+    """The bins that are worth rewriting, within the budget.
 
     Args:
         live: the live files.
         settings: the limits.
     """
     purged = live.with_deleted_rows(settings.max_deleted_ratio)
-    is_small = np.zeros(len(purged), np.bool_)
+    if settings.order is not None and not settings.purge:
+        return _choose_sorted(live, settings, settings.order, purged)
+    is_candidate = purged
     if not settings.purge:
-        is_small = live.live_sizes < settings.min_file_size
-    is_clustered = validity(live.adds["clusteringProvider"].combine_chunks())
-    chosen = np.flatnonzero((purged | is_small) & ~is_clustered)
-    bins = pack_files(chosen, live.partitions, live.live_sizes, most=settings.max_file_size)
-    return bins.select(_are_worthwhile(bins, live, purged, settings))
+        is_candidate = purged | (live.live_sizes < settings.min_file_size)
+    keeps_order = has_order(live) & (settings.order is not None)
+    candidates = np.flatnonzero(is_candidate & ~keeps_order)
+    bins = pack_files(candidates, live.partitions, live.live_sizes, most=settings.max_file_size)
+    bins = bins.select(_are_worthwhile(bins, live, purged, settings))
+    bins = bins.join(Bins.single(np.flatnonzero(is_candidate & keeps_order)))
+    # A bin of a single file saves no file, but deleted rows.
+    saved = np.maximum(np.diff(bins.starts) - 1, 0.5)
+    affordable = within_budget(bins, live.sizes, saved, settings.max_bytes)
+    return ChosenBins(affordable, 0, len(bins.files), len(affordable))
+
+
+def _choose_sorted(
+    live: LiveFiles, settings: OptimizeSettings, order: SortOrder, purged: BoolVector
+) -> ChosenBins:
+    """The bins to sort, then sorted files with many deleted rows, one by one."""
+    budget = settings.max_bytes
+    if order.is_clustering:
+        choose = partial(
+            choose_clustered,
+            live,
+            order,
+            full=settings.full,
+            min_cube_size=settings.min_cube_size,
+        )
+        every, bins = choose(budget=None), choose(budget=budget)
+    else:
+        every, unsorted = choose_z_ordered(live, order, full=settings.full)
+        bins = within_budget(every, live.sizes, unsorted, budget)
+    is_kept = purged.copy()
+    is_kept[every.files] = False
+    alone = Bins.single(np.flatnonzero(is_kept))
+    left = None if budget is None else budget - int(live.sizes[bins.files].sum())
+    affordable = within_budget(alone, live.sizes, np.ones(len(alone)), left)
+    new_files = -(-bins.sums(live.live_sizes) // settings.max_file_size)
+    return ChosenBins(
+        bins.join(affordable),
+        len(bins),
+        len(every.files) + len(alone.files),
+        int(np.maximum(new_files, 1).sum()) + len(affordable),
+    )
 
 
 def _are_worthwhile(
@@ -172,37 +245,16 @@ def _are_finished(live: LiveFiles, settings: OptimizeSettings) -> BoolVector:
     tags = live.adds["tags"].combine_chunks()
     if tags.null_count == len(tags):
         return np.zeros(len(tags), np.bool_)
-    targets = pc.map_lookup(tags, scalar_of(TARGET_SIZE_TAG, pa.string()), "last")
-    same = pc.equal(targets, scalar_of(str(settings.max_file_size), pa.string()))
+    same = pc.equal(
+        tag_values(live, TARGET_SIZE_TAG), scalar_of(str(settings.max_file_size), pa.string())
+    )
     return validity(pc.if_else(same, same, scalar_of(None, pa.bool_())))
 
 
-def _within_budget(bins: Bins, live: LiveFiles, budget: int | None) -> Bins:
-    """The bins that a budget of bytes pays for."""
-    if budget is None:
-        return bins
-    costs = bins.sums(live.sizes)
-    # A bin of a single file saves no file, but deleted rows.
-    saved = np.maximum(np.diff(bins.starts) - 1, 0.5)
-    order = np.argsort(costs / saved, kind="stable")
-    kept = np.zeros(len(bins), np.bool_)
-    left = budget
-    # A loop over bins until the budget is spent; smaller ones may still fit after a larger one.
-    for number in order.tolist():
-        cost = int(costs[number])
-        if cost <= left:
-            kept[number] = True
-            left -= cost
-    return bins.select(kept)
-
-
 def _make_plan(
-    snapshot: Snapshot,
-    settings: OptimizeSettings,
-    live: LiveFiles,
-    bins: Bins,
-    num_worthwhile: int,
+    snapshot: Snapshot, settings: OptimizeSettings, live: LiveFiles, chosen: ChosenBins
 ) -> OptimizePlan:
+    bins = chosen.bins
     rows = live.adds.take(int64_array(bins.files)).select(["path", "size", "deletionVector"])
     return OptimizePlan(
         snapshot.table,
@@ -210,31 +262,33 @@ def _make_plan(
         settings,
         rows.append_column(BIN, int64_array(bins.bin_of)),
         len(bins),
+        chosen.num_sorted,
+        chosen.num_new_files,
         int(live.deleted[bins.files].sum()),
         len(np.unique(live.partitions[bins.files])),
         len(live.sizes),
-        num_worthwhile - len(bins.files),
-        _reason(settings, live, num_worthwhile, bins),
+        chosen.num_worthwhile - len(bins.files),
+        None if len(bins) else _reason(settings, live, chosen.num_worthwhile),
     )
 
 
-def _reason(
-    settings: OptimizeSettings, live: LiveFiles, num_worthwhile: int, bins: Bins
-) -> str | None:
-    if len(bins):
-        return None
+def _reason(settings: OptimizeSettings, live: LiveFiles, num_worthwhile: int) -> str:
     if num_worthwhile:
         budget = size_text(settings.max_bytes or 0)
         return f"no files that belong together have at most {budget} (max_bytes)"
     if not len(live.sizes):
         return "there are no files"
-    clustered = live.adds["clusteringProvider"]
-    but = (
-        ", apart from clustered files, which stay" if clustered.null_count < len(clustered) else ""
-    )
     if settings.purge:
-        return f"no file has deleted rows{but}"
+        return "no file has deleted rows"
+    if settings.order is not None:
+        by = ", ".join(settings.order.names)
+        if settings.order.is_clustering:
+            return (
+                f"all files are clustered by {by}, or by another provider or other columns, and no file "
+                "has too many deleted rows; full=True clusters all anew"
+            )
+        return f"all files are in Z-order by {by}; full=True sorts them anew"
     return (
         f"no two files of less than {size_text(settings.min_file_size)} are in one partition that "
-        f"weren't written together, and no file has too many deleted rows{but}"
+        "weren't written together, and no file has too many deleted rows"
     )

@@ -1,8 +1,8 @@
 """Check that files that were written for one version may be committed to a later one.
 
 Most changes of a table leave the form of its files alone: properties, constraints, high water marks of
-identity columns. If columns, partitioning, column mapping or row tracking change, files would have to be
-written otherwise.
+identity columns. If columns, partitioning, clustering, column mapping or row tracking change, files would
+have to be written otherwise.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from airflow_delta.engine.features.row_tracking import (
     MATERIALIZED_ROW_COMMIT_VERSION_COLUMN,
     MATERIALIZED_ROW_ID_COLUMN,
 )
+from airflow_delta.engine.maintenance.optimize.sorting.order import clustering_paths_of
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
@@ -50,9 +51,10 @@ def check_same_form(planned: Snapshot, base: Snapshot) -> None:
         raise ProtocolChangedError(
             f"the protocol has changed {remedy}", table=base.table, version=base.version
         )
-    if _form(planned.metadata) != _form(base.metadata):
+    is_clustered_alike = clustering_paths_of(planned) == clustering_paths_of(base)
+    if _form(planned.metadata) != _form(base.metadata) or not is_clustered_alike:
         raise MetadataChangedError(
-            f"the columns or the form of data files have changed {remedy}",
+            f"the columns, the clustering or the form of data files have changed {remedy}",
             table=base.table,
             version=base.version,
         )

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.column_changes.column_paths import ColumnName
+from airflow_delta.engine.maintenance.optimize.sorting.order import (
+    SortOrder,
+    clustering_order,
+    z_order,
+)
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.scan.expressions import read_predicate
 from airflow_delta.engine.scan.predicates.reading import PredicateLike, as_expression
@@ -17,6 +24,9 @@ _MAX_FILE_SIZE = 128 << 20
 """The size of new files unless the table or the caller says otherwise."""
 
 _COMMIT_BYTES = 16 << 30
+
+_MIN_CUBE_SIZE = 100 << 30
+"""That of Delta Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,9 @@ class OptimizeRequest:
         purge: see there.
         max_bytes: see there.
         commit_bytes: see there.
+        z_order_by: the columns of a Z-order; none for none.
+        full: see `OptimizeSettings`.
+        min_cube_size: see there.
     """
 
     where: PredicateLike | None = None
@@ -40,6 +53,9 @@ class OptimizeRequest:
     purge: bool = False
     max_bytes: int | None = None
     commit_bytes: int | None = None
+    z_order_by: Sequence[ColumnName] = ()
+    full: bool = False
+    min_cube_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,9 @@ class OptimizeSettings:
         purge: whether to rewrite just the files with deleted rows, however few.
         max_bytes: the most bytes of files to rewrite in one run; None for any number.
         commit_bytes: the bytes of files after which what is done is committed.
+        order: by which columns rows are sorted; None to keep their order.
+        full: whether to sort what is sorted already, and what others have clustered.
+        min_cube_size: files that were clustered together stay from so many bytes on.
     """
 
     where: Any
@@ -65,6 +84,9 @@ class OptimizeSettings:
     purge: bool
     max_bytes: int | None
     commit_bytes: int
+    order: SortOrder | None
+    full: bool
+    min_cube_size: int
 
     @classmethod
     def of(cls, request: OptimizeRequest, snapshot: Snapshot) -> OptimizeSettings:
@@ -76,8 +98,9 @@ class OptimizeSettings:
 
         Raises:
             InvalidArgumentError: an argument makes no sense, or the condition isn't about partition columns
-                alone.
-            InvalidTableError: a property of the table can't be read.
+                alone; or the table can't be sorted by the columns.
+            InvalidTableError: a property of the table, or its clustering columns, can't be read.
+            UnsupportedFeatureError: the table has too many clustering columns.
         """
         table = snapshot.table
         sizes = {
@@ -85,6 +108,7 @@ class OptimizeSettings:
             "max_file_size": request.max_file_size,
             "max_bytes": request.max_bytes,
             "commit_bytes": request.commit_bytes,
+            "min_cube_size": request.min_cube_size,
         }
         for name, size in sizes.items():
             if size is not None and (type(size) is not int or size < 1):
@@ -99,6 +123,7 @@ class OptimizeSettings:
                 f"min_file_size={least} is more than max_file_size={greatest}", table=table
             )
         where = _partition_condition(request.where, snapshot)
+        order = _order(request, snapshot)
         return cls(
             where,
             None if where is None else _text(request.where),
@@ -108,6 +133,40 @@ class OptimizeSettings:
             bool(request.purge),
             request.max_bytes,
             request.commit_bytes or _COMMIT_BYTES,
+            order,
+            bool(request.full),
+            request.min_cube_size or _MIN_CUBE_SIZE,
+        )
+
+
+def _order(request: OptimizeRequest, snapshot: Snapshot) -> SortOrder | None:
+    """By which columns to sort."""
+    if request.z_order_by not in ((), []):
+        if request.purge:
+            raise InvalidArgumentError(
+                "z_order_by and purge exclude each other: sorting removes deleted rows, too",
+                table=snapshot.table,
+            )
+        order: SortOrder | None = z_order(snapshot, request.z_order_by)
+    else:
+        order = clustering_order(snapshot)
+    if request.full:
+        _check_full(request, order, snapshot.table)
+    return order
+
+
+def _check_full(request: OptimizeRequest, order: SortOrder | None, table: str) -> None:
+    if order is None:
+        raise InvalidArgumentError(
+            "full=True: the table has no clustering columns, and no z_order_by is given, so there is "
+            "nothing to sort",
+            table=table,
+        )
+    if request.purge or request.max_bytes is not None:
+        other = "purge" if request.purge else "max_bytes"
+        raise InvalidArgumentError(
+            f"full=True and {other} exclude each other: full sorts every file, in one run",
+            table=table,
         )
 
 

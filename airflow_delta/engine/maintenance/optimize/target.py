@@ -21,9 +21,9 @@ from airflow_delta.engine.data_files.stored_schema import (
     stored_struct,
 )
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
-from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
 from airflow_delta.engine.features.column_mapping import partition_fields
 from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.maintenance.optimize.sorting.order import clustering_paths_of
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.snapshot.scanning import table_layout
@@ -131,15 +131,11 @@ def _statistics(
     snapshot: Snapshot, mode: str, partitioning: tuple[str, ...], *, stores_partitions: bool
 ) -> tuple[IndexedColumn, ...]:
     without = () if stores_partitions else partitioning
-    domain = snapshot.domains.get(DOMAIN)
-    clustered_by = (
-        parse_clustering_columns(domain.configuration, table=snapshot.table) if domain else ()
-    )
     return indexed_by_physical_name(
         stored_struct(snapshot.schema, mode="none", without=without),
         snapshot.schema,
         snapshot.properties,
         mode,
-        clustered_by,
+        clustering_paths_of(snapshot),
         partition_by=partitioning,
     )

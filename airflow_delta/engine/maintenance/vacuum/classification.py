@@ -42,7 +42,7 @@ class KeptFiles:
 
     Attributes:
         hidden: those that a vacuum never touches (``scope.py``). The table's log isn't counted.
-        other_tables: those in the directory of another table. If the store has to be asked for that
+        other_tables: those in the directory of another table. If that needs a request
             (``other_tables.py``), only those that would be deleted otherwise.
         referenced: those that the table needs: for the newest version, or for one whose files were removed
             within the retention.

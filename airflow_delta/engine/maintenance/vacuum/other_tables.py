@@ -2,9 +2,9 @@
 
 A full listing of an object store shows the logs of other tables (``scope.py``). Other candidates don't:
 those of a lite vacuum come from the log, an inventory may be incomplete, and a listing of a file system
-leaves linked logs out. Then `drop_other_tables` asks the store whether the directory of a file to be
-deleted, or one between it and the root, has a ``_delta_log``. That is one request for each directory,
-however many files it has. Directories below another table aren't asked for.
+leaves linked logs out. Then `drop_other_tables` looks for a ``_delta_log`` in the directory of each file
+to be deleted, and in those between it and the root. That is one request for each directory, however many
+files it has. Directories below another table aren't looked up.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def drop_other_tables(
 
 def _find_in_other_tables(folders: set[str], storage: Storage) -> set[str]:
     """Return the directories that have the log of another table, or lie below one that has."""
-    # A loop over directories: the store is asked for each of them.
+    # A loop over directories: each of them is a request to the store.
     deep = {folder for folder in folders if folder.count("/") >= _MOST_LEVELS}
     levels: dict[int, set[str]] = defaultdict(set)
     for folder in folders - deep:

@@ -3,11 +3,7 @@
 The caller of a transaction makes the actions, and Python doesn't check the types of their fields. A value
 of the wrong type, or an integer of more than 64 bits, would make the whole table unreadable. So each value
 goes through the reader for actions of the log (``log_fields`` of `JsonRecord`), and must come back
-unchanged.
-
-A commit may add a hundred thousand files. So not every value is checked: one value stands for all of its
-type, and the least and the greatest integer for all integers. Only if something is wrong are the actions
-checked one by one, to name the wrong one.
+unchanged. `check_values` does this for all actions of a commit.
 
 PROTOCOL.md, "Actions".
 """
@@ -86,7 +82,12 @@ def _check_type(
 
 
 def _are_sound(table: Mapping[str, JsonField], records: Sequence[Any]) -> bool:
-    """Whether readers can read all fields of all records."""
+    """Whether readers can read all fields of all records.
+
+    A commit may add a hundred thousand files. So one value stands for all values of its type, and the
+    least and the greatest integer for all integers. Only if something is wrong are all records checked
+    one by one.
+    """
     for name, field in table.items() if records else ():
         values: list[Any] = list(map(attrgetter(name), records))
         kinds = set(map(type, values))

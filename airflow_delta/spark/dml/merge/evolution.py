@@ -1,8 +1,8 @@
-"""Which columns and types a merge with ``merge_schema`` adds to the table.
+"""Find the columns and types that a merge with ``merge_schema`` adds to the table.
 
-A clause that takes all columns gives the table all those of the source, also inside structs. Another
-clause gives it those that it assigns by the names that the source has for them, such as ``new`` or
-``address.city``. Clauses for rows that the source doesn't match give none.
+A clause that takes all columns adds all columns of the source, also inside structs. Any other clause adds
+the columns that it assigns, if the source has a column of the same name, such as ``new`` or
+``address.city``. Clauses for rows that the source doesn't match add none.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""One attempt of a merge: find the pairs, stage what the clauses ask for, commit.
+"""One attempt of a merge: find the pairs, stage the changes of the clauses, commit.
 
 1. Begin the transaction; with ``merge_schema`` the table gets the columns that only the source has.
 2. Find the files that may have matches (`pruning`). With clauses for rows that the source doesn't match,
    these are all files.
 3. Join their rows with the source, and store the pairs (`matches`).
-4. Take updated and deleted rows out of their files (`removed_rows`). Write the new versions of updated
-   rows, with their row ids, and the rows that are inserted (`new_versions`).
-5. Write change data files, if the feed needs them: where rows are updated, or files are written anew.
+4. Remove updated and deleted rows from their files (`removed_rows`). Write the new versions of updated
+   rows, with their row ids, and the inserted rows (`new_versions`).
+5. Write change data files, if the feed needs them: if rows are updated, or files are rewritten.
 
 A merge that only inserts stores no pairs, and removes nothing.
 
@@ -312,7 +312,7 @@ class _Staging:
         )
         inserted_directory = new_files.new_directory() if needs_feed else None
         if needs_feed:
-            # In directories of their own: what the feed must say of rows depends on their files.
+            # In separate directories: the change type of a row depends on the directory of its file.
             self._write(updated, None, num_updated)
             self._write(None, inserted, staged.num_source_rows, inserted_directory)
         else:

@@ -1,4 +1,4 @@
-"""The keys of a merge: what its condition compares for equality, and which values the source has of it."""
+"""The keys of a merge: the equalities in its condition, and the values that they have in the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_PARTITIONS = 200
 
 
 def has_plain_order(type_: str) -> bool:
-    """Whether values of a type come from Spark to Python and back unharmed, and have one order everywhere.
+    """Whether values of a type are the same in Spark and Python, and have the same order everywhere.
 
     Args:
         type_: the type, as in SQL. A string with a collation has another name than ``string``.
@@ -31,7 +31,7 @@ def has_plain_order(type_: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MergeKey:
-    """An equality of something of the table with something of the source.
+    """An equality of an expression over the table with one over the source.
 
     Attributes:
         own: the table's side.
@@ -80,7 +80,7 @@ class _KeyValues:
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """What the source has of the keys.
+    """The values of the keys in the source.
 
     Attributes:
         num_rows: the number of its rows.
@@ -95,19 +95,19 @@ class SourceKeys:
 
 
 def read_keys(source: MergeSource, keys: Sequence[MergeKey], candidates: Column) -> SourceKeys:
-    """Look through the source for the values of keys.
+    """Read the values of keys from the source.
 
     Args:
         source: the source.
         keys: the keys.
-        candidates: a condition on rows of the source without which none matches.
+        candidates: a condition on rows of the source; rows for which it isn't true can't match.
 
     Raises:
         PySparkException: Spark's errors.
     """
     columns = [F.count(F.lit(1)).alias("rows"), F.count_if(candidates).alias("matchable")]
     for i, key in enumerate(keys):
-        # Python can't decode others.
+        # Python can't decode texts that aren't UTF-8.
         is_text = F.is_valid_utf8(key.other) if key.type_ == "string" else F.lit(True)
         value = F.when(candidates & is_text, key.other)
         columns += [

@@ -1,8 +1,8 @@
-"""The pairs of rows that match, and the rows of the table that match none: with what is to be done to each.
+"""Find the pairs of rows that match, and the rows of the table that match none, with the clauses for them.
 
-The table is joined with the source once. What comes out is stored by Spark: for each pair where the row of
-the table is, which clause applies to it, and its new values. All later steps take it from there, so that
-each expression of a clause is evaluated once.
+The table is joined with the source once, and Spark stores the result: for each pair, the location of the
+row of the table, the clause that applies to it, and its new values. All later steps use the stored result,
+so each expression of a clause is evaluated once.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Matches:
     """The stored pairs.
 
     Attributes:
-        rows: a row for each pair, and for each row without a match to which a clause applies: where it is,
-            `CLAUSE`, `SOURCE_ROW`, its row id if the table has them, its old values if they are needed, and
-            the new values.
+        rows: a row for each pair, and for each row without a match to which a clause applies: its
+            location, `CLAUSE`, `SOURCE_ROW`, its row id if the table has row ids, its old values if they
+            are needed, and the new values.
         clauses: the clauses for rows of the table, by number.
-        located: where the rows of each clause are.
+        located: the locations of the rows of each clause.
     """
 
     rows: DataFrame
@@ -94,11 +94,11 @@ class Matches:
     def check_single(self, source: MergeSource, *, table: str) -> None:
         """Check that no row of the table matches several rows of the source.
 
-        As in Delta Spark it doesn't matter whether a clause applies to the pairs. Only where each match is
-        deleted, whatever the row of the source, several are allowed.
+        As in Delta Spark it doesn't matter whether a clause applies to the pairs. Several matches are
+        allowed only if all matches are deleted, whatever the row of the source.
 
         Raises:
-            MultipleMatchesError: a row does. Facts: num_rows, rows.
+            MultipleMatchesError: a row matches several. Facts: num_rows, rows.
         """
         matched = {n: c for n, c in self.clauses.items() if c.when == MATCHED}
         if [(c.then, c.condition is None) for c in matched.values()] == [("delete", True)]:
@@ -155,7 +155,7 @@ def find_matches(
     *,
     keeps_old: bool,
 ) -> Matches:
-    """Join the table with the source, and store what comes out.
+    """Join the table with the source, and store the pairs.
 
     Args:
         rows: rows of the table, of `SnapshotReader.located_rows`.
@@ -182,7 +182,7 @@ def find_matches(
     pairs = joined(rows, source, on, aliases, "left" if by_source else "inner")
     number = numbered(matched)
     if by_source:
-        # These see the columns of the table alone, also where the source has some of the same names.
+        # These use only the columns of the table, even if the source has columns of the same names.
         is_match, alone = F.col(SOURCE_ROW).isNotNull(), resolved_column(own, numbered(by_source))
         number = F.when(is_match, number).otherwise(alone)
     found = pairs.withColumn(CLAUSE, number)
@@ -224,10 +224,11 @@ def _multiple_matches(rows: DataFrame, source: MergeSource, table: str) -> Multi
         matching = source.rows.where(F.col(SOURCE_ROW).isin(two[0])).drop(SOURCE_ROW)
         texts = matching.select(F.substring(F.to_json(F.struct("*")), 1, 500))
         shown = [row[0] for row in texts.collect()]
+    matches = "row of the table matches" if num_rows == 1 else "rows of the table match"
     return MultipleMatchesError(
-        f"{num_rows} rows of the table match several rows of the source, so that it is open which of these "
-        f"they get, for example {' and '.join(shown)}: leave one row for each match in the source, or make "
-        "the condition stricter",
+        f"{num_rows} {matches} several rows of the source, and the merge can't know which of these to use, "
+        f"for example {' and '.join(shown)}: leave one row for each match in the source, or make the "
+        "condition stricter",
         table=table,
         num_rows=num_rows,
         rows=tuple(shown),

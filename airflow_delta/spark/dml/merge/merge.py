@@ -59,13 +59,13 @@ def merge(
         spark: the session; Spark reads and writes data files with the credentials of its own configuration.
         uri: the table's path or URI.
         source: the rows to be merged into the table. They are evaluated once.
-        on: the condition for a row of the table and one of the source to match, the same for a pair each
-            time it is evaluated, and without subqueries.
+        on: the condition by which a row of the table and a row of the source match. It has the same result
+            each time it is evaluated for the same two rows, and no subqueries.
         source_alias: the name of the source in conditions and values.
         target_alias: the name of the table there.
-        merge_schema: whether the table gets columns that only the source has, if a clause takes them, and,
-            with ``delta.enableTypeWidening``, their wider types. The source may then also lack columns,
-            which keep their value, or get their default.
+        merge_schema: whether the table gets columns that only the source has, if a clause uses them, and,
+            with ``delta.enableTypeWidening``, the wider types of the source. The source may then also lack
+            columns, which keep their value, or get their default.
         txn: application id and version: if they are committed already, `execute` does nothing and returns
             that commit's version. So a retry can't merge twice.
         user_metadata: a text for ``commitInfo.userMetadata``.
@@ -91,9 +91,10 @@ def merge(
 class MergeBuilder:
     """A merge, clause by clause: each method returns one with a further clause.
 
-    The clauses for rows that match, for rows of the source that don't, and for rows of the table that don't
-    are tried in their order; the first one whose condition is true applies. Only the last of each kind may
-    be without a condition. A row without a clause that applies stays, or isn't inserted.
+    There are three kinds of clauses: for rows that match, for rows of the source that match none, and for
+    rows of the table that match none. Of the clauses of a kind, the first one whose condition is true
+    applies, so only the last one may have no condition. If none applies, a row of the table stays as it is,
+    and a row of the source isn't inserted.
 
     A row of the table that matches several rows of the source is an error, unless the only clause for rows
     that match deletes them without a condition.
@@ -190,10 +191,10 @@ class MergeBuilder:
     def execute(self) -> MergeResult:
         """Make the merge, as one commit.
 
-        If another writer changes the same rows at the same time, the merge is made again on the newest
+        If another writer changes the same rows at the same time, the merge is repeated on the newest
         version, with the same rows of the source. A source that reads the newest version of the table
-        itself would be out of date then: such a merge fails instead, also if the table has got a commit
-        since the source was read.
+        itself would then be out of date. So such a merge fails instead, also if the table has got a
+        commit since the source was read.
 
         Raises:
             InvalidArgumentError: a clause, a condition or a value isn't allowed or can't be resolved.

@@ -1,14 +1,15 @@
-"""Find out from the condition of a merge which files of the table may have rows that match.
+"""Find the files of a table that may have matches, by the condition of a merge.
 
-* Parts of the condition that name the table alone hold for every match: ``target.day > '2026-01-01'``.
-* Of a part ``<of the table> = <of the source>``, such as ``target.key = source.id + 1``, the least and the
-  greatest value of the source's side are known. If the table's side has partition columns alone, so are
-  all of its values (`keys`).
+* Parts of the condition that use only columns of the table are true for every match:
+  ``target.day > '2026-01-01'``.
+* For a part ``<table> = <source>``, such as ``target.key = source.id + 1``, the least and the greatest
+  value of the source's side are read. If the table's side has only partition columns, all of its values
+  are read (`keys`).
 
 Spark evaluates the source's side, in the type in which it compares the two. The comparison with the table's
 side is translated like any other condition (`airflow_delta.spark.reader.pruning`).
 
-What was found is what the transaction notes as read, so that commits of others in other partitions are no
+The transaction records the resulting expression as read, so commits of others in other partitions aren't
 conflicts.
 """
 

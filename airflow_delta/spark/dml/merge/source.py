@@ -1,12 +1,12 @@
 """The source of a merge: evaluated once, and stored by Spark until the merge is done.
 
-The merge looks at the source several times: for the range of its keys, for matches, and for the rows to be
-inserted. A source that gave other rows each time, such as a query of a table that changes, would insert
-rows that were matched. So its rows are stored on the executors. A lost executor fails the merge, which
-changes nothing.
+The merge reads the source several times: for the range of its keys, for matches, and for the rows to be
+inserted. A source that returned other rows each time, such as a query of a table that changes, would
+insert rows that were matched. So its rows are stored on the executors. If an executor is lost, the merge
+fails, and changes nothing.
 
 Stored rows that were read from the table of the merge itself are those of one version. They must not decide
-about another one, so such a merge isn't made again after a lost race (`MergeSource.check_newest`).
+about another one, so such a merge isn't repeated after a lost race (`MergeSource.check_newest`).
 """
 
 from __future__ import annotations

@@ -53,14 +53,12 @@ def chosen(table: DeltaTable, **options: Any) -> list[set[int]]:
     return sorted(bins.values(), key=min)
 
 
-def test_clustered_files_stay(tmp_path: Path) -> None:
+def test_a_table_without_clustering_columns_packs_files_that_others_have_clustered(
+    tmp_path: Path,
+) -> None:
     clustered = {"clustering_provider": "liquid"}
     files = [("a", MB, clustered), ("a", MB, clustered), ("a", MB, {}), ("a", MB, {})]
-    table = table_of(tmp_path, files)
-    assert chosen(table) == [{2, 3}]
-    assert chosen(table, purge=True) == []
-    reason = table.optimize(purge=True, dry_run=True).plan.reason
-    assert reason == "no file has deleted rows, apart from clustered files, which stay"
+    assert chosen(table_of(tmp_path, files)) == [{0, 1, 2, 3}]
 
 
 def test_small_files_of_a_partition_are_packed(tmp_path: Path) -> None:
@@ -88,6 +86,9 @@ def test_small_files_of_a_partition_are_packed(tmp_path: Path) -> None:
         "postponed_files": 0,
         "min_file_size": 64 * MB,
         "max_file_size": 128 * MB,
+        "z_order_by": [],
+        "cluster_by": [],
+        "full": False,
         "reason": None,
     }
 

@@ -1,0 +1,138 @@
+"""Write the new files of a round, several at once.
+
+Bins that are only rewritten go to several threads. So do small bins whose rows are sorted. Large ones are
+sorted one after the other, each with all threads: several at once would need the memory of each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.maintenance.optimize.bin_writer import BinWriter
+from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
+from airflow_delta.engine.maintenance.optimize.sorting.order import SortOrder
+from airflow_delta.engine.maintenance.optimize.sorting.writer import SortedWriter
+from airflow_delta.engine.maintenance.optimize.source_files import live_bytes
+from airflow_delta.engine.maintenance.optimize.target import FileTarget
+from airflow_delta.engine.storage.file_access import FileAccess
+
+__all__ = ["Round", "write_round"]
+
+_MOST_THREADS = 4
+_ALONE_BYTES = 32 << 20
+"""Bins with more bytes are sorted one after the other, each with all threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Bins that are committed together: the files of each, with all columns of ``add``.
+
+    Attributes:
+        to_sort: those whose rows are sorted.
+        others: the others.
+    """
+
+    to_sort: list[pa.Table]
+    others: list[pa.Table]
+
+
+def write_round(
+    bins: Round,
+    access: FileAccess,
+    target: FileTarget,
+    new_files: NewFiles,
+    order: SortOrder | None,
+) -> list[Rewritten]:
+    """Write the new files of a round.
+
+    Args:
+        bins: the round.
+        access: opens the files of the table.
+        target: what new files look like.
+        new_files: creates files.
+        order: by which columns rows are sorted; None if there are no bins to sort, and no file has an order
+            to keep.
+
+    Raises:
+        DeltaError: a file can't be read, or the store failed; see `BinWriter` and `SortedWriter`.
+    """
+    done: list[Rewritten] = []
+    if order is not None:
+        large = [each for each in bins.to_sort if live_bytes(each) > _ALONE_BYTES]
+        small = [each for each in bins.to_sort if live_bytes(each) <= _ALONE_BYTES]
+        done += SortedWriter(access, target, new_files, order, _available_threads()).write(large)
+        done += _in_threads(small, lambda _: SortedWriter(access, target, new_files, order).write)
+    done += _in_threads(
+        bins.others,
+        lambda threads: (
+            BinWriter(
+                access,
+                target,
+                new_files,
+                # Not more files at once than there are threads.
+                threads=1 if threads > 1 else 2,
+                keeps_order=order is not None,
+            ).write
+        ),
+    )
+    return done
+
+
+def _in_threads(
+    bins: Sequence[pa.Table],
+    make_write: Callable[[int], Callable[[Iterable[pa.Table]], Iterator[Rewritten]]],
+) -> list[Rewritten]:
+    """Write the new files of bins in threads.
+
+    Args:
+        bins: the bins.
+        make_write: makes the function with which a thread writes its bins, by the number of threads.
+    """
+    if not bins:
+        return []
+    threads = min(_available_threads(), len(bins))
+    stopped = Event()
+
+    def _write(part: Sequence[pa.Table]) -> list[Rewritten]:
+        try:
+            return list(make_write(threads)(_until(stopped, part)))
+        except BaseException:
+            stopped.set()
+            raise
+
+    if threads == 1:
+        return _write(bins)
+    with ThreadPoolExecutor(threads, thread_name_prefix="delta-optimize") as pool:
+        found = list(pool.map(_write, _split(bins, threads)))
+    return [rewritten for part in found for rewritten in part]
+
+
+def _available_threads() -> int:
+    """How many threads a run may have."""
+    return min(max(os.cpu_count() or 1, 2), _MOST_THREADS)
+
+
+def _split(bins: Sequence[pa.Table], parts: int) -> list[Sequence[pa.Table]]:
+    """Split bins into parts of about the same size, in order: those of a partition stay together."""
+    sizes = np.cumsum([pc.sum(each["size"]).as_py() for each in bins])
+    ends = np.searchsorted(sizes, sizes[-1] * np.arange(1, parts) / parts, side="left") + 1
+    bounds = [0, *np.minimum(ends, len(bins)).tolist(), len(bins)]
+    found = [bins[start:end] for start, end in itertools.pairwise(bounds)]
+    return [part for part in found if part]
+
+
+def _until(stopped: Event, bins: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    """The bins, until another thread has failed. What is missing then isn't committed."""
+    for each in bins:
+        if stopped.is_set():
+            return
+        yield each

@@ -1,0 +1,210 @@
+"""Sort rows in bounded memory, and divide them into new files.
+
+Rows are read once, in any order, into buckets: ranges of keys of some 32 MB. If all rows take no more than
+64 MB, the buckets are in memory; otherwise they are temporary files. A new file consists of several
+neighbouring buckets, which are sorted one after the other.
+
+If there are more buckets than files may be open, each bucket first has the rows of several new files, and
+is split before these files are written.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.numpy_arrays import Int64Vector
+from airflow_delta.engine.data_files.scan import Scan
+from airflow_delta.engine.maintenance.optimize.sorting.buckets import (
+    Buckets,
+    check_free_space,
+    keys_of,
+    spill_errors,
+    with_keys,
+)
+from airflow_delta.engine.maintenance.optimize.sorting.keys import Keys, SortKeys
+
+__all__ = ["CountFiles", "ExternalSort"]
+
+_FITS_IN_MEMORY = 64 << 20
+"""The decoded bytes of rows that are sorted without temporary files."""
+
+_BUCKET_BYTES = 32 << 20
+_MOST_PIECES = 1 << 14
+_MOST_OPEN = 128
+"""The most files that are written to at once."""
+
+CountFiles = Callable[[Sequence[pa.RecordBatch]], int]
+"""Chooses the number of new files by some of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """How sorted rows are divided into pieces. A piece is sorted at once.
+
+    Attributes:
+        bounds: the lowest key of each piece but the first.
+        per_file: how many neighbouring pieces become a file.
+        per_bucket: how many share a bucket at first.
+    """
+
+    bounds: Keys
+    per_file: int
+    per_bucket: int
+
+    @property
+    def num_pieces(self) -> int:
+        """The number of pieces."""
+        return len(self.bounds) + 1
+
+    @property
+    def num_buckets(self) -> int:
+        """The number of buckets."""
+        return -(-self.num_pieces // self.per_bucket)
+
+    @property
+    def per_run(self) -> int:
+        """How many pieces are written one after the other: those of a file, or of a shared bucket."""
+        return max(self.per_file, self.per_bucket)
+
+    def pieces(self, rows: pa.RecordBatch) -> Int64Vector:
+        """The number of the piece of each row."""
+        return np.searchsorted(self.bounds, keys_of(rows), side="right")
+
+
+class ExternalSort:
+    """The rows of some files in the order of their keys, divided into new files.
+
+    Args:
+        keys: computes the keys.
+        sample: the keys of a sample of the rows, ascending.
+        num_rows: the number of rows.
+        count_files: chooses the number of new files.
+        stack: closes and deletes the temporary files at its end.
+
+    Attributes:
+        num_read: how many rows were read.
+    """
+
+    def __init__(
+        self,
+        keys: SortKeys,
+        sample: Keys,
+        num_rows: int,
+        count_files: CountFiles,
+        stack: ExitStack,
+    ) -> None:
+        self._keys = keys
+        self._sample = sample
+        self._num_rows = num_rows
+        self._count_files = count_files
+        self._stack = stack
+        self._chance = np.random.default_rng(num_rows)
+        self._folder: Path | None = None
+        self.num_read = 0
+
+    def read(self, scan: Scan) -> None:
+        """Read all rows into buckets.
+
+        Raises:
+            DeltaError: the rows can't be read; see `Scan`.
+            StorageError: the temporary files can't be written.
+        """
+        held: list[pa.RecordBatch] = []
+        held_bytes = 0
+        buckets: Buckets | None = None
+        for batch in scan:
+            rows = with_keys(batch, self._keys.of_rows(batch, self._chance))
+            self.num_read += rows.num_rows
+            if buckets is not None:
+                self._append(rows, buckets)
+                continue
+            held.append(rows)
+            held_bytes += rows.nbytes
+            if held_bytes > _FITS_IN_MEMORY:
+                buckets = self._divide(held, held_bytes, spills=True)
+                held.clear()
+        self._buckets = buckets or self._divide(held, held_bytes, spills=False)
+        self._buckets.finish()
+
+    @property
+    def num_runs(self) -> int:
+        """The number of runs: files, or groups of files, that may be written at the same time."""
+        return -(-self._division.num_pieces // self._division.per_run)
+
+    def files(self, run: int) -> Iterator[Iterator[pa.Table]]:
+        """The rows of the files of a run, in order; take those of a file before the next one.
+
+        Args:
+            run: its number. It can be read only once.
+
+        Raises:
+            StorageError: the temporary files can't be read or written.
+        """
+        division = self._division
+        first = run * division.per_run
+        end = min(first + division.per_run, division.num_pieces)
+        buckets = self._buckets
+        if division.per_bucket > 1:
+            buckets, first, end = self._split(run, first), 0, end - first
+        for start in range(first, end, division.per_file):
+            yield _tables(buckets, start, min(start + division.per_file, end))
+
+    def _divide(self, held: list[pa.RecordBatch], held_bytes: int, *, spills: bool) -> Buckets:
+        """Decide how to divide the rows, by the first of them, and make the buckets with those."""
+        size = held_bytes * self._num_rows // max(1, sum(rows.num_rows for rows in held))
+        files = self._count_files(held)
+        per_file = -(-size // (files * max(_BUCKET_BYTES, size // _MOST_PIECES)))
+        num_pieces = files * max(1, per_file)
+        per_bucket = 1
+        if num_pieces > _MOST_OPEN:
+            per_bucket = max(1, per_file) * -(-files // _MOST_OPEN)
+        places = np.arange(1, num_pieces) * len(self._sample) // num_pieces
+        self._division = _Division(self._sample[places], max(1, per_file), per_bucket)
+        if spills:
+            self._folder = self._make_folder(size)
+        buckets = self._make_buckets(self._division.num_buckets, held[0].schema, self._folder)
+        for rows in held:
+            self._append(rows, buckets)
+        return buckets
+
+    def _append(self, rows: pa.RecordBatch, buckets: Buckets) -> None:
+        buckets.append(rows, self._division.pieces(rows) // self._division.per_bucket)
+
+    def _split(self, run: int, first: int) -> Buckets:
+        """Split a bucket into its pieces."""
+        folder = None if self._folder is None else self._folder / f"run-{run}"
+        if folder is not None:
+            with spill_errors(folder):
+                folder.mkdir()
+        found = self._make_buckets(self._division.per_bucket, self._buckets.schema, folder)
+        for rows in self._buckets.read(run):
+            found.append(rows, self._division.pieces(rows) - first)
+        self._buckets.delete(run)
+        found.finish()
+        return found
+
+    def _make_folder(self, size: int) -> Path:
+        parent = Path(tempfile.gettempdir())
+        check_free_space(parent, size)
+        with spill_errors(parent):
+            made = tempfile.TemporaryDirectory(
+                prefix="airflow-delta-sort-", ignore_cleanup_errors=True
+            )
+        return Path(self._stack.enter_context(made))
+
+    def _make_buckets(self, count: int, schema: pa.Schema, folder: Path | None) -> Buckets:
+        made = Buckets(count, schema, folder)
+        self._stack.callback(made.abandon)
+        return made
+
+
+def _tables(buckets: Buckets, start: int, end: int) -> Iterator[pa.Table]:
+    for piece in range(start, end):
+        yield from buckets.sorted(piece)

@@ -1,0 +1,115 @@
+"""The sort key of each row: its position on the curve in the high bits, and random low bits.
+
+The random bits spread rows with equal values over as many files as they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.numpy_arrays import int64_array
+from airflow_delta.engine.data_files.request import ScanRequest
+from airflow_delta.engine.data_files.scan import Scan
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.maintenance.optimize.sorting.curves import KEY_BITS, Curve
+from airflow_delta.engine.maintenance.optimize.sorting.ranks import Ranks, make_ranks, shortened
+
+__all__ = ["SAMPLE_ROWS", "Keys", "SortKeys", "column_at", "sample_request", "sample_rows"]
+
+Keys = npt.NDArray[np.uint64]
+
+SAMPLE_ROWS = 1 << 18
+"""About the most rows of a sample."""
+
+_NOISE_BITS = 64 - KEY_BITS
+
+
+def sample_rows(scan: Scan, paths: Sequence[SchemaPath], num_rows: int) -> list[pa.Array]:
+    """Read a sample of the rows of some files.
+
+    Args:
+        scan: the files, with at least the columns at the top of the paths.
+        paths: the columns.
+        num_rows: how many rows the files have.
+
+    Returns:
+        The values of each column, in the same rows.
+
+    Raises:
+        DeltaError: a file can't be read; see `Scan`.
+    """
+    chance = np.random.default_rng(num_rows)
+    parts: list[list[pa.Array]] = [[] for _ in paths]
+    for rows in scan:
+        chosen = None
+        if num_rows > SAMPLE_ROWS:
+            share = SAMPLE_ROWS / num_rows
+            chosen = int64_array(np.flatnonzero(chance.random(rows.num_rows) < share))
+        for part, path in zip(parts, paths, strict=True):
+            values = column_at(rows, path)
+            part.append(shortened(values if chosen is None else values.take(chosen)))
+    return [pa.concat_arrays(part) for part in parts]
+
+
+def sample_request(paths: Sequence[SchemaPath]) -> ScanRequest:
+    """What `sample_rows` needs to read of some columns."""
+    return ScanRequest(tuple(dict.fromkeys(path[0] for path in paths)))
+
+
+def column_at(rows: pa.RecordBatch, path: SchemaPath) -> pa.Array:
+    """A column, also one inside structs: null where a struct around it is null."""
+    values = rows.column(path[0])
+    return pc.struct_field(values, list(path[1:])) if path[1:] else values
+
+
+@dataclass(frozen=True, slots=True)
+class SortKeys:
+    """Computes sort keys.
+
+    Attributes:
+        paths: the columns.
+        curve: the curve through them.
+        ranks: the ranks of each.
+    """
+
+    paths: tuple[SchemaPath, ...]
+    curve: Curve
+    ranks: tuple[Ranks, ...]
+
+    @classmethod
+    def of(
+        cls, paths: Sequence[SchemaPath], sample: Sequence[pa.Array], *, is_hilbert: bool
+    ) -> SortKeys:
+        """Make the keys by a sample.
+
+        Args:
+            paths: the columns, in order.
+            sample: from `sample_rows`.
+            is_hilbert: whether to use a Hilbert curve; else Z-order.
+        """
+        curve = Curve(len(paths), is_hilbert)
+        return cls(
+            tuple(paths), curve, tuple(make_ranks(values, bits=curve.bits) for values in sample)
+        )
+
+    def of_rows(self, rows: pa.RecordBatch, chance: np.random.Generator) -> Keys:
+        """The key of each of some rows.
+
+        Args:
+            rows: the rows.
+            chance: makes the noise.
+        """
+        return self.of_columns([column_at(rows, path) for path in self.paths], chance)
+
+    def of_columns(self, columns: Sequence[pa.Array], chance: np.random.Generator) -> Keys:
+        """The key of each row of some columns; see `of_rows`."""
+        found = [ranks(values) for ranks, values in zip(self.ranks, columns, strict=True)]
+        positions = self.curve.positions(found).astype(np.uint64)
+        noise = chance.integers(0, 1 << _NOISE_BITS, len(positions), np.uint16)
+        return np.asarray((positions << np.uint64(_NOISE_BITS)) | noise, np.uint64)

@@ -1,0 +1,258 @@
+"""Watch a table for new versions: one poll for all watchers, and a mark for each watcher.
+
+`VersionPoll` finds the newest version; if nothing is new, that takes one request. `VersionWatcher`
+compares it with the `Mark` of a watcher, and describes the new versions. Everything here blocks: triggers
+call it in a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta.hooks.commit_mark import commit_mark, read_commit_mark
+from airflow_delta.hooks.table_locations import canonical_uri
+
+if TYPE_CHECKING:
+    from airflow_delta.engine import CommitInfo, DeltaTable, Snapshot
+
+__all__ = ["Filters", "Mark", "VersionPoll", "VersionWatcher"]
+
+_CONFIRM_EVERY = 20
+"""One of so many polls confirms that the newest version still exists; the table may be another one now."""
+
+_MOST_COMMITS = 1000
+"""If more versions are new at once, their commits aren't read, and all count as passing the filters."""
+
+
+class VersionPoll:
+    """Polls a table for its newest version."""
+
+    def __init__(self) -> None:
+        self._newest: Snapshot | None = None
+        self._polls = 0
+
+    def look(self, table: DeltaTable) -> Snapshot | None:
+        """Find the newest version; None if there is no table.
+
+        :param table: the table; it may be a new object for the same table.
+        :raises DeltaError: the table can't be read.
+        """
+        from airflow_delta.engine.errors import TableNotFoundError
+
+        self._polls += 1
+        try:
+            if self._newest is None or self._has_news(table, self._newest):
+                self._newest = _open(table)
+        except TableNotFoundError:
+            self._newest = None
+        return self._newest
+
+    def _has_news(self, table: DeltaTable, newest: Snapshot) -> bool:
+        from airflow_delta.engine.features.managed_commits import commit_owner
+        from airflow_delta.engine.features.protocol import supported_features
+        from airflow_delta.engine.log.newest import find_latest_version
+
+        confirm = self._polls % _CONFIRM_EVERY == 0
+        if commit_owner(supported_features(newest.protocol), newest.properties) is not None:
+            return table.latest_version(newest.version, confirm=confirm) != newest.version
+        # Without an owner, all commits are in the log, also that of a conversion.
+        return find_latest_version(table.storage, newest.version, confirm=confirm) != newest.version
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which versions a watcher reports.
+
+    Attributes:
+        operations: the names of operations, in upper case; none: all.
+        min_new_versions: how many versions there must be.
+        data_change_only: only versions that change rows, and not only their files or the metadata.
+    """
+
+    operations: tuple[str, ...] = ()
+    min_new_versions: int = 1
+    data_change_only: bool = False
+
+    def key(self, table_uri: str) -> str:
+        """A short text that is the same for the same table and filters."""
+        text = json.dumps([canonical_uri(table_uri), asdict(self)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a watcher has reported and seen.
+
+    Attributes:
+        version: the last version that was reported; -1 for none of the table.
+        examined: the last version whose commit was compared with the filters.
+        matched: how many of the versions after ``version`` pass them.
+        table_id: the id of the table; None if there was no table.
+        commit: the `commit_mark` of ``examined``, if it has one.
+    """
+
+    version: int
+    examined: int
+    matched: int = 0
+    table_id: str | None = None
+    commit: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The mark as JSON values, for the state of an asset."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Mark | None:
+        """Parse a stored mark; None if there is none."""
+        if not isinstance(value, Mapping):
+            return None
+        return cls(
+            **{field.name: value[field.name] for field in fields(cls) if field.name in value}
+        )
+
+    def for_other_filters(self) -> Mark:
+        """The mark with which a watcher of the same table begins that has other filters."""
+        return replace(self, version=self.examined, matched=0)
+
+
+class VersionWatcher:
+    """Finds what is new for one watcher.
+
+    :param table_uri: the table.
+    :param filters: which versions are reported.
+    """
+
+    def __init__(self, table_uri: str, filters: Filters) -> None:
+        self._table_uri = canonical_uri(table_uri)
+        self._filters = filters
+
+    def begin(self, newest: Snapshot | None) -> Mark:
+        """The mark of a watcher that begins: the newest version isn't reported any more.
+
+        :param newest: the newest version; None if there is no table, whose versions will all be new.
+        :raises DeltaError: the table can't be read.
+        """
+        if newest is None:
+            return Mark(-1, -1)
+        commit = read_commit_mark(newest, newest.version)
+        return Mark(newest.version, newest.version, 0, newest.metadata.id, commit)
+
+    def examine(self, newest: Snapshot, mark: Mark) -> tuple[Mark, dict[str, Any] | None]:
+        """Compare the newest version with a mark.
+
+        :returns: the new mark, and the payload of an event; None if there is nothing to report.
+        :raises DeltaError: the table can't be read.
+        """
+        change = _table_change(newest, mark)
+        begin = Mark(-1, -1) if change in ("recreated", "rolled_back") else mark
+        commits = _new_commits(newest, begin.examined)
+        if change is None:
+            change = _change_by_operation(commits)
+        matched = begin.matched + self._count(newest, begin, commits)
+        last = commits[0] if commits else None
+        seen = replace(
+            begin,
+            examined=newest.version,
+            matched=matched,
+            table_id=newest.metadata.id,
+            commit=None if last is None else commit_mark(last.raw),
+        )
+        # A new history is always reported, because events about the former one are obsolete.
+        if matched < self._filters.min_new_versions and begin is mark:
+            return seen, None
+        payload = self._payload(newest, begin, commits, change)
+        return replace(seen, version=newest.version, matched=0), payload
+
+    def _payload(
+        self, newest: Snapshot, mark: Mark, commits: Sequence[CommitInfo], change: str | None
+    ) -> dict[str, Any]:
+        last = commits[0].to_dict() if commits else {}
+        return {
+            "table_uri": self._table_uri,
+            "table_id": newest.metadata.id,
+            "after_version": mark.version,
+            "version": newest.version,
+            "timestamp": last.get("timestamp"),
+            "operation": last.get("operation"),
+            "task_run": last.get("task_run"),
+            "table_change": change,
+        }
+
+    def _count(self, newest: Snapshot, mark: Mark, commits: Sequence[CommitInfo]) -> int:
+        """How many of the versions after ``examined`` pass the filters."""
+        number = newest.version - mark.examined
+        if len(commits) < number:
+            # Commits that can't be read any more may have passed the filters.
+            return number
+        found = 0
+        for info in commits:
+            if self._passes(newest, info):
+                found += 1
+                if mark.matched + found >= self._filters.min_new_versions:
+                    break
+        return found
+
+    def _passes(self, newest: Snapshot, info: CommitInfo) -> bool:
+        operations = self._filters.operations
+        if operations and (info.operation or "").upper() not in operations:
+            return False
+        return not self._filters.data_change_only or _changes_data(newest, info.version)
+
+
+def _open(table: DeltaTable) -> Snapshot:
+    from airflow_delta.engine.log.newest_segment import load_newest_segment
+    from airflow_delta.engine.snapshot.opening import open_newest
+
+    return open_newest(table.storage, owners=table.commit_owners, find=load_newest_segment)
+
+
+def _table_change(newest: Snapshot, mark: Mark) -> str | None:
+    """What happened to the table as a whole since a mark, as far as ids show it; None for nothing."""
+    if mark.table_id is None:
+        return None
+    found = None
+    if newest.version >= mark.examined and mark.commit is not None:
+        found = read_commit_mark(newest, mark.examined)
+    is_same_id = newest.metadata.id == mark.table_id
+    if newest.version < mark.examined or found not in (None, mark.commit):
+        return "rolled_back" if is_same_id else "recreated"
+    if is_same_id:
+        return None
+    # If the log has the commit of the mark, it is the same log. Otherwise that isn't known.
+    return "recreated" if found is None else "replaced"
+
+
+def _change_by_operation(commits: Sequence[CommitInfo]) -> str | None:
+    operations = [(info.operation or "").upper() for info in commits]
+    if any("REPLACE TABLE" in operation for operation in operations):
+        return "replaced"
+    return "restored" if "RESTORE" in operations else None
+
+
+def _new_commits(newest: Snapshot, after: int) -> list[CommitInfo]:
+    """The commits after a version, newest first; only the newest if there are very many."""
+    number = newest.version - after
+    return newest.timeline.history(number if number <= _MOST_COMMITS else 1)
+
+
+def _changes_data(newest: Snapshot, version: int) -> bool:
+    """Whether a commit adds or removes files with changed rows."""
+    from airflow_delta.engine.errors import ObjectNotFoundError
+
+    try:
+        content = newest.storage.read(newest.segment.path_of(version))
+    except ObjectNotFoundError:  # It isn't known.
+        return True
+    # Line by line and not in Arrow, because usually the first file of a commit decides.
+    for line in content.splitlines():
+        if b'"dataChange"' not in line:
+            continue
+        action = json.loads(line)
+        for kind in ("add", "remove"):
+            if isinstance(action.get(kind), Mapping) and action[kind].get("dataChange"):
+                return True
+    return False

@@ -1,0 +1,123 @@
+"""What a watcher has reported, its mark, and when it is stored in the state of its asset.
+
+So that no version is lost in a crash, the mark is stored only after Airflow has stored the event: in
+between, a restarted triggerer reports the versions again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from airflow_delta.hooks.waits.look import WaitLog
+from airflow_delta.hooks.waits.new_versions import Filters, Mark, VersionWatcher
+from airflow_delta.triggers import shared_pace
+from airflow_delta.version_compat import asset_states
+
+__all__ = ["STORED_AFTER_SECONDS", "WANTED", "WatchState"]
+
+_LOGGER = logging.getLogger(__name__)
+
+WANTED = "new versions"
+"""What a watcher waits for, in words."""
+
+STORED_AFTER_SECONDS = 5.0
+"""The least age of an event whose mark is stored. The triggerer passes events on about once a second."""
+
+_EARLY = 0.75
+"""The part of an interval after which a look counts."""
+
+
+class WatchState:
+    """The state of one watcher while the triggerer runs it.
+
+    :param table_uri: the table.
+    :param filters: which versions it reports.
+    :param interval: the seconds between two looks.
+    :param store: the ``asset_state_store`` of its trigger; None: nothing is stored.
+    """
+
+    def __init__(
+        self, table_uri: str, filters: Filters, interval: float, store: Any | None
+    ) -> None:
+        self._watcher = VersionWatcher(table_uri, filters)
+        self._interval = interval
+        self._states = asset_states(store)
+        self._key = f"airflow_delta.watch.{filters.key(table_uri)}"
+        self._shared_key = f"airflow_delta.watched.{Filters().key(table_uri)}"
+        self._log = WaitLog(_LOGGER, table_uri, WANTED)
+        self._mark: Mark | None = None
+        # The marks of events that Airflow may not have stored yet, with the times of the events.
+        self._unstored: list[tuple[float, Mark]] = []
+        self._failures = 0
+        self._due = 0.0
+
+    async def take(self, newest: Any) -> dict[str, Any] | None:
+        """Compare a look with the mark; return the payload of an event, if there is one."""
+        if time.monotonic() < self._due:
+            return None
+        try:
+            payload = await self._take(newest)
+        except Exception as error:  # noqa: BLE001 - Airflow would start a failed trigger again at once
+            self._failures, payload = self._failures + 1, None
+            self._log.failed(error)
+        else:
+            self._failures = 0
+        # A poll that is shared with a more eager watcher looks more often. Its pauses vary, so that a look
+        # that is a little early counts.
+        pause = shared_pace.pause_seconds(self._interval, self._failures)
+        self._due = time.monotonic() + pause * (1.0 if self._failures else _EARLY)
+        return payload
+
+    def emitted(self) -> None:
+        """Remember when the event of the mark was handed over."""
+        assert self._mark is not None
+        self._unstored.append((time.monotonic(), self._mark))
+
+    async def _take(self, newest: Any) -> dict[str, Any] | None:
+        if self._mark is None:
+            self._mark = await self._load()
+        if self._mark is None:
+            mark = await asyncio.to_thread(self._watcher.begin, newest)
+            await self._store(mark)
+            self._mark = mark
+        await self._store_due()
+        if newest is None or newest.version == self._mark.examined:
+            return None
+        mark, payload = await asyncio.to_thread(self._watcher.examine, newest, self._mark)
+        if payload is None and not self._unstored:
+            await self._store(mark)
+        self._mark = mark
+        return payload
+
+    async def _load(self) -> Mark | None:
+        """The stored mark; of several assets the earliest, so that none misses a version."""
+        if own := await self._stored(self._key):
+            return min(own, key=lambda mark: mark.version)
+        if others := await self._stored(self._shared_key):
+            return min(others, key=lambda mark: mark.examined).for_other_filters()
+        return None
+
+    async def _stored(self, key: str) -> list[Mark]:
+        found = [Mark.from_json(await state.aget(key)) for state in self._states]
+        return [mark for mark in found if mark is not None]
+
+    async def _store(self, mark: Mark) -> None:
+        for state in self._states:
+            for key in (self._key, self._shared_key):
+                await state.aset(key, mark.to_json())
+
+    async def _store_due(self) -> None:
+        now = time.monotonic()
+        due = [entry for entry in self._unstored if now - entry[0] >= STORED_AFTER_SECONDS]
+        if not due:
+            return
+        # The triggerer handles messages in rounds, and stores the events of a round at its end. The event
+        # was sent long ago. So the round that answers this question is that of the event or a later one,
+        # and the next message, which stores the mark, is handled after its end.
+        for state in self._states:
+            await state.aget(self._key)
+        await self._store(due[-1][1])
+        del self._unstored[: len(due)]

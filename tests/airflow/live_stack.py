@@ -1,0 +1,161 @@
+"""A whole Airflow, with an API server, a scheduler, a DAG processor and a triggerer, on SQLite.
+
+Its database is its own: rows that ``airflow dags test`` leaves behind would start triggers here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["LiveStack", "live_stack"]
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
+_PATIENCE_SECONDS = 400.0
+
+
+class LiveStack:
+    """The processes, and what they have written to the database."""
+
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        self._home = home
+        self._environment = {**os.environ, **environment}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, service: str) -> None:
+        """Start a service, in a process group of its own."""
+        log = (self._home / f"{service}.log").open("ab")
+        with log:
+            self._processes[service] = subprocess.Popen(
+                [sys.executable, "-m", "airflow", service],
+                env=self._environment,
+                cwd=self._home,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self, service: str, number: int = signal.SIGKILL) -> None:
+        """Send a signal to a service and everything it has started."""
+        process = self._processes[service]
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        process.wait(30)
+
+    def prepare(self) -> None:
+        """Make the database."""
+        subprocess.run(
+            [sys.executable, "-m", "airflow", "db", "migrate"],
+            env=self._environment,
+            cwd=self._home,
+            check=True,
+            capture_output=True,
+        )
+
+    def stop(self) -> None:
+        """End everything."""
+        for service in self._processes:
+            self.kill(service)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Ask the database."""
+        path = f"file:{self._home}/airflow.db?mode=ro"
+        with closing(sqlite3.connect(path, uri=True, timeout=60)) as database:
+            return database.execute(query).fetchall()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The payloads of the events of watchers, in the order of time."""
+        rows = self.rows("SELECT extra FROM asset_event ORDER BY id")
+        return [json.loads(extra)["payload"] for (extra,) in rows]
+
+    def results(self, task_id: str) -> list[Any]:
+        """What a task has returned in all runs."""
+        rows = self.rows(
+            f"SELECT value FROM xcom WHERE task_id = '{task_id}' AND key = 'return_value'"
+        )
+        found = [value if isinstance(value, str) else value.decode() for (value,) in rows]
+        values = [json.loads(value) for value in found]
+        return [json.loads(value) if isinstance(value, str) else value for value in values]
+
+    def wait(self, what: str, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so; a service that has ended is an error."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not is_so():
+            ended = [
+                name for name, process in self._processes.items() if process.poll() is not None
+            ]
+            assert not ended, f"{ended} ended while waiting for {what}: {self.log(ended[0])}"
+            assert time.monotonic() < deadline, f"{what} hasn't come: {self.log('triggerer')}"
+            time.sleep(0.5)
+
+    def log(self, service: str) -> str:
+        """The end of what a service has printed."""
+        return (self._home / f"{service}.log").read_text(errors="replace")[-4000:]
+
+
+@contextmanager
+def live_stack(home: Path, dag: Path, **environment: str) -> Iterator[LiveStack]:
+    """Start an Airflow with one DAG file.
+
+    Args:
+        home: an empty folder for everything that it writes.
+        dag: the file.
+        environment: more variables of its processes.
+    """
+    dags = home / "dags"
+    dags.mkdir(parents=True)
+    (dags / dag.name).write_text(dag.read_text())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    secret = "of a test of its own, and long enough"
+    stack = LiveStack(
+        home,
+        {
+            "PYTHONPATH": str(_REPOSITORY),
+            "AIRFLOW_HOME": str(home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": "2",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__FERNET_KEY": "",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": str(port),
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__API__SECRET_KEY": secret,
+            "AIRFLOW__API_AUTH__JWT_SECRET": secret,
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": "0",
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": "0",
+            "AIRFLOW__SCHEDULER__ENABLE_HEALTH_CHECK": "False",
+            # A killed triggerer's watchers are given to the next one so much later.
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "5",
+            "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
+            **environment,
+        },
+    )
+    stack.prepare()
+    try:
+        for service in _SERVICES:
+            stack.start(service)
+        yield stack
+    finally:
+        stack.stop()

@@ -1,0 +1,81 @@
+"""Commits of another process start runs in a whole Airflow, and a killed triggerer loses none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import airflow_delta
+from tests.airflow.live_stack import LiveStack, live_stack
+
+pytestmark = pytest.mark.deep
+
+EXAMPLE = Path(airflow_delta.__file__).parent / "example_dags" / "delta_events.py"
+
+WRITER = """
+import sys
+import pyarrow as pa
+from deltalake import write_deltalake
+for number in range(int(sys.argv[2])):
+    write_deltalake(sys.argv[1], pa.table({"id": [number]}), mode="append")
+"""
+
+
+def write(table: Path, commits: int) -> None:
+    """Have deltalake make commits, in a process of its own."""
+    command = [sys.executable, "-c", WRITER, str(table), str(commits)]
+    subprocess.run(command, check=True, timeout=200)
+
+
+def covered(ranges: Iterable[dict[str, Any]]) -> set[int]:
+    """The versions of all ranges."""
+    return {
+        version
+        for found in ranges
+        for version in range(found["after_version"] + 1, found["version"] + 1)
+    }
+
+
+def begun(stack: LiveStack) -> bool:
+    """Whether the watcher has stored where it begins."""
+    return bool(stack.rows("SELECT 1 FROM asset_state_store"))
+
+
+def test_the_versions_that_others_commit_start_runs_that_read_them(tmp_path: Path) -> None:
+    table = tmp_path / "sales"
+    write(table, 1)
+    settings = {"DELTA_EVENTS_TABLE": str(table), "DELTA_EVENTS_POLL_INTERVAL": "2"}
+    with live_stack(tmp_path / "airflow", EXAMPLE, **settings) as stack:
+        stack.wait("the watch", lambda: begun(stack))
+        write(table, 1)
+        stack.wait("the first run", lambda: bool(stack.results("report")))
+        assert stack.results("report") == [{"after_version": 0, "version": 1}]
+        (event,) = stack.events
+        assert event["table_uri"] == f"file://{table}"
+        assert (event["operation"], event["table_change"]) == ("WRITE", None)
+
+        newest = 1
+        for _ in range(2):
+            write(table, 10)
+            stack.kill("triggerer")
+            write(table, 10)
+            stack.start("triggerer")
+            newest += 20
+            # Killed again as soon as it has reported something, before it stores its mark.
+            stack.wait("an event", lambda least=newest - 10: stack.events[-1]["version"] >= least)
+        every = set(range(1, newest + 1))
+        stack.wait("the events", lambda: covered(stack.events) >= every)
+        # Airflow may hold the events of a burst back until the next one.
+        for version in range(newest + 1, newest + 3):
+            write(table, 1)
+            stack.wait("the next event", lambda v=version: v in covered(stack.events))  # type: ignore[misc]
+        stack.wait("the runs", lambda: covered(stack.results("report")) >= every)
+        starts = [event["after_version"] for event in stack.events]
+        assert starts == sorted(starts)
+        states = {state for (state,) in stack.rows("SELECT state FROM dag_run")}
+        assert states <= {"success", "running", "queued"}

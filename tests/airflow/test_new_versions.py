@@ -1,0 +1,264 @@
+"""What a watcher finds new in a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.hooks.waits.new_versions import Filters, Mark, VersionPoll, VersionWatcher
+from tests.airflow.managed_tables import commit, hand_over
+from tests.airflow.watched_tables import WatchedTable
+from tests.faulty_storage import FaultyStorage
+from tests.log_builder import add, remove, write_table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> WatchedTable:
+    """A table of three versions."""
+    made = WatchedTable(tmp_path / "sales")
+    for operation in ("CREATE TABLE", "WRITE", "WRITE"):
+        made.commit(operation)
+    return made
+
+
+class Watching:
+    """A watcher whose looks a test asks for."""
+
+    def __init__(self, table: WatchedTable, **filters: Any) -> None:
+        self._table = table.open()
+        self._poll = VersionPoll()
+        self._watcher = VersionWatcher(table.uri, Filters(**filters))
+        self.mark = self._watcher.begin(self._poll.look(self._table))
+
+    def look(self) -> dict[str, Any] | None:
+        newest = self._poll.look(self._table)
+        if newest is None or newest.version == self.mark.examined:
+            return None
+        # A mark is stored as JSON, and read again by another process.
+        mark = Mark.from_json(self.mark.to_json())
+        assert mark == self.mark
+        self.mark, payload = self._watcher.examine(newest, mark)
+        return payload
+
+    def range(self) -> tuple[int, int] | None:
+        found = self.look()
+        return None if found is None else (found["after_version"], found["version"])
+
+
+def test_all_versions_that_are_new_are_one_event(table: WatchedTable) -> None:
+    watching = Watching(table)
+    assert watching.look() is None
+    for operation in ("WRITE", "DELETE", "MERGE"):
+        table.commit(operation)
+    found = watching.look()
+    assert found is not None
+    assert found.pop("timestamp").startswith("20")
+    assert found == {
+        "table_uri": f"file://{table.root}",
+        "table_id": "1",
+        "after_version": 2,
+        "version": 5,
+        "operation": "MERGE",
+        "task_run": None,
+        "table_change": None,
+    }
+    assert watching.look() is None
+    table.commit()
+    assert watching.range() == (5, 6)
+
+
+def test_a_look_at_a_table_with_nothing_new_is_one_request(table: WatchedTable) -> None:
+    poll, opened = VersionPoll(), table.open()
+    storage = FaultyStorage(opened.storage)
+    opened.__dict__["storage"] = storage
+    assert poll.look(opened) is not None
+    for _ in range(5):
+        storage.calls.clear()
+        newest = poll.look(opened)
+        assert newest is not None
+        assert newest.version == 2
+        assert [call.operation for call in storage.calls] == ["head"]
+
+
+def test_a_table_that_appears_later_is_reported_as_a_whole(tmp_path: Path) -> None:
+    table = WatchedTable(tmp_path / "later")
+    watching = Watching(table)
+    assert watching.mark == Mark(-1, -1)
+    assert watching.look() is None
+    table.commit("CREATE TABLE")
+    table.commit()
+    assert watching.range() == (-1, 1)
+
+
+def test_only_some_operations_are_waited_for_and_no_version_is_left_out(
+    table: WatchedTable,
+) -> None:
+    watching = Watching(table, operations=("MERGE",))
+    table.commit("OPTIMIZE")
+    assert watching.look() is None
+    table.commit("WRITE")
+    assert watching.look() is None
+    table.commit("MERGE")
+    table.commit("OPTIMIZE")
+    assert watching.range() == (2, 6)
+
+
+def test_versions_add_up_over_several_looks(table: WatchedTable) -> None:
+    watching = Watching(table, min_new_versions=3, operations=("WRITE",))
+    for operation, found in (
+        ("WRITE", None),
+        ("OPTIMIZE", None),
+        ("WRITE", None),
+        ("WRITE", (2, 6)),
+        ("WRITE", None),
+    ):
+        table.commit(operation)
+        assert watching.range() == found
+
+
+def test_commits_that_change_no_row_can_be_left_out(table: WatchedTable) -> None:
+    watching = Watching(table, data_change_only=True)
+    table.commit("OPTIMIZE", remove("file 1", dataChange=False), add("all", dataChange=False))
+    table.commit("SET TBLPROPERTIES", {"txn": {"appId": '"dataChange":true', "version": 1}})
+    assert watching.look() is None
+    table.commit("DELETE", remove("file 2"))
+    assert watching.range() == (2, 5)
+
+
+def test_commits_that_nobody_can_read_any_more_count(
+    table: WatchedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
+    watching = Watching(table, operations=("MERGE",))
+    table.commit()
+    table.commit()
+    table.open().checkpoint()
+    for version in range(4):
+        (table.root / "_delta_log" / f"{version:020}.json").unlink()
+    assert watching.range() == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("operation", "change"),
+    [
+        ("RESTORE", "restored"),
+        ("CREATE OR REPLACE TABLE AS SELECT", "replaced"),
+        ("WRITE", None),
+    ],
+)
+def test_an_operation_that_changes_the_table_as_a_whole_is_reported(
+    table: WatchedTable, operation: str, change: str | None
+) -> None:
+    watching = Watching(table)
+    table.commit(operation)
+    table.commit()
+    found = watching.look()
+    assert found is not None
+    assert (found["after_version"], found["version"]) == (2, 4)
+    assert found["table_change"] == change
+
+
+def test_a_table_that_is_replaced_gets_another_id_in_the_same_log(table: WatchedTable) -> None:
+    watching = Watching(table)
+    table.commit("WRITE", table_id="2")
+    found = watching.look()
+    assert found is not None
+    assert (found["after_version"], found["table_id"]) == (2, "2")
+    assert found["table_change"] == "replaced"
+
+
+@pytest.mark.parametrize("new_versions", [1, 3, 5])
+def test_a_table_that_is_created_again_is_reported_from_its_start(
+    table: WatchedTable, new_versions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
+    watching = Watching(table, operations=("MERGE",))
+    table.delete_after(-1)
+    for _ in range(new_versions):
+        table.commit("WRITE", table_id="2" if table.version < 0 else None)
+    found = watching.look()
+    if new_versions == 3:
+        # As many versions as before: the next one shows it.
+        assert found is None
+        table.commit()
+        found = watching.look()
+    assert found is not None
+    assert (found["after_version"], found["version"]) == (-1, table.version)
+    assert (found["table_change"], found["table_id"]) == ("recreated", "2")
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_table_that_is_put_back_is_reported_from_its_start(
+    table: WatchedTable, commits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
+    watching = Watching(table)
+    table.delete_after(0)
+    for _ in range(commits + (commits == 2)):
+        table.commit()
+    found = watching.look()
+    assert found is not None
+    assert (found["after_version"], found["version"]) == (-1, table.version)
+    assert found["table_change"] == "rolled_back"
+
+
+def test_a_table_that_vanishes_is_waited_for(
+    table: WatchedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
+    watching = Watching(table)
+    table.delete_after(-1)
+    assert watching.look() is None
+    table.commit("CREATE TABLE", table_id="2")
+    found = watching.look()
+    assert found is not None
+    assert (found["table_change"], found["after_version"]) == ("recreated", -1)
+
+
+def test_very_many_versions_are_reported_unread(
+    table: WatchedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._MOST_COMMITS", 2)
+    watching = Watching(table, operations=("MERGE",))
+    for _ in range(3):
+        table.commit()
+    found = watching.look()
+    assert found is not None
+    assert (found["after_version"], found["version"], found["operation"]) == (2, 5, "WRITE")
+
+
+@pytest.mark.parametrize("backfilled", [False, True])
+def test_the_versions_of_a_managed_table_are_those_that_its_owner_ratifies(
+    tmp_path: Path, *, backfilled: bool
+) -> None:
+    orders = write_table(tmp_path / "orders", [add("a")])
+    owner = hand_over(orders, tmp_path / "owner.db")
+    table = DeltaTable(orders, commit_owners={"sql": owner})
+    poll, watcher = VersionPoll(), VersionWatcher(str(orders), Filters(("SET TBLPROPERTIES",)))
+    first = poll.look(table)
+    mark = watcher.begin(first)
+    version = commit(orders, owner, 2)
+    if backfilled:
+        table.backfill()
+    else:
+        assert table.commit_status().lag == 2
+    newest = poll.look(table)
+    assert newest is not None
+    mark, payload = watcher.examine(newest, mark)
+    assert payload is not None
+    assert (payload["after_version"], payload["version"]) == (version - 2, version)
+    assert payload["table_change"] is None
+    assert mark.commit is not None
+    # The poll still asks the owner, and finds nothing new.
+    assert poll.look(table) is newest
+
+
+def test_a_mark_of_another_release_can_be_read() -> None:
+    mark = Mark(3, 4, 1, "1", "txnId 4")
+    assert Mark.from_json({**mark.to_json(), "later": 1}) == mark
+    assert Mark.from_json({"version": 3, "examined": 4}) == Mark(3, 4)
+    assert Mark.from_json(None) is None
+    assert mark.for_other_filters() == Mark(4, 4, 0, "1", "txnId 4")

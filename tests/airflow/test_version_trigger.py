@@ -1,0 +1,362 @@
+"""The trigger of watchers: events for every version, over crashes, errors and several watchers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset, AssetWatcher
+from airflow.serialization.encoders import encode_trigger
+from airflow.triggers.base import BaseEventTrigger
+from airflow.triggers.shared_stream import SharedStreamManager
+
+from airflow_delta.assets import delta_asset
+from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.failures import ArgumentError
+from airflow_delta.triggers import new_versions, shared_pace, watch_state
+from airflow_delta.triggers.new_versions import DeltaTableVersionTrigger
+from tests.airflow.watched_tables import States, WatchedTable
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the triggers look often, and take what they report for stored at once."""
+    monkeypatch.setattr(shared_pace, "pause_seconds", lambda interval, failures: 0.01)
+    monkeypatch.setattr(watch_state, "STORED_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(new_versions.random, "uniform", lambda least, most: 0.0)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> WatchedTable:
+    made = WatchedTable(tmp_path / "sales")
+    made.commit("CREATE TABLE")
+    return made
+
+
+def watcher(table: WatchedTable, states: States | None = None, **arguments: Any) -> Any:
+    """The trigger as the triggerer has it: created again from what is stored."""
+    given = DeltaTableVersionTrigger(table_uri=table.uri, **arguments)
+    path, stored = given.serialize()
+    assert path == f"{DeltaTableVersionTrigger.__module__}.{DeltaTableVersionTrigger.__name__}"
+    made = DeltaTableVersionTrigger(**stored)
+    made.asset_state_store = states or States()  # type: ignore[assignment]
+    return made
+
+
+async def next_range(events: AsyncIterator[Any]) -> tuple[int, int]:
+    payload = (await asyncio.wait_for(anext(events), 20)).payload
+    return payload["after_version"], payload["version"]
+
+
+async def started(events: AsyncIterator[Any], states: States) -> asyncio.Task[tuple[int, int]]:
+    """Have a watcher begin, and wait for its next event."""
+    task = asyncio.ensure_future(next_range(events))
+    for _ in range(2000):
+        if any(store.sets for store in states._by_name.values()):
+            return task
+        await asyncio.sleep(0.01)
+    raise AssertionError("the watcher hasn't begun")
+
+
+def test_each_new_version_is_in_one_event(table: WatchedTable) -> None:
+    async def watch() -> None:
+        states = States()
+        events = watcher(table, states).run()
+        first = await started(events, states)
+        table.commit()
+        assert await first == (0, 1)
+        second = asyncio.ensure_future(next_range(events))
+        table.commit()
+        assert await second == (1, 2)
+        await events.aclose()
+
+    asyncio.run(watch())
+
+
+def test_a_crash_before_the_mark_repeats_versions_and_loses_none(table: WatchedTable) -> None:
+    async def watch() -> None:
+        states = States()
+        events = watcher(table, states).run()
+        first = await started(events, states)
+        table.commit()
+        assert await first == (0, 1)
+        # Killed: the mark of the event isn't stored.
+        await events.aclose()
+        table.commit()
+        events = watcher(table, states).run()
+        assert await next_range(events) == (0, 2)
+        second = asyncio.ensure_future(next_range(events))
+        await asyncio.sleep(0.2)
+        await cancel(second)
+        # Killed after the mark was stored.
+        table.commit()
+        assert await next_range(watcher(table, states).run()) == (2, 3)
+
+    asyncio.run(watch())
+
+
+async def cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_mark_is_not_stored_before_airflow_has_the_event(
+    table: WatchedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_state, "STORED_AFTER_SECONDS", 3600.0)
+
+    async def watch() -> None:
+        states = States()
+        events = watcher(table, states).run()
+        first = await started(events, states)
+        sets = states._by_name["sales"].sets
+        for version in (1, 2):
+            table.commit()
+            assert await first == (version - 1, version)
+            first = asyncio.ensure_future(next_range(events))
+        await asyncio.sleep(0.1)
+        assert states._by_name["sales"].sets == sets
+        await cancel(first)
+        assert await next_range(watcher(table, states).run()) == (0, 2)
+
+    asyncio.run(watch())
+
+
+def test_the_baseline_is_stored_so_that_a_table_that_appears_in_a_crash_is_reported(
+    tmp_path: Path,
+) -> None:
+    table = WatchedTable(tmp_path / "later")
+
+    async def watch() -> None:
+        states = States()
+        waiting = await started(watcher(table, states).run(), states)
+        await cancel(waiting)
+        table.commit("CREATE TABLE")
+        assert await next_range(watcher(table, states).run()) == (-1, 0)
+
+    asyncio.run(watch())
+
+
+def test_a_watcher_with_other_filters_begins_where_the_others_have_been(
+    table: WatchedTable,
+) -> None:
+    async def watch() -> None:
+        states = States()
+        waiting = await started(watcher(table, states).run(), states)
+        await cancel(waiting)
+        table.commit("MERGE")
+        other = watcher(table, states, operations=["merge"], min_new_versions=1)
+        assert await next_range(other.run()) == (0, 1)
+
+    asyncio.run(watch())
+
+
+def test_assets_that_share_a_trigger_share_its_mark(table: WatchedTable) -> None:
+    async def watch() -> None:
+        states = States("sales", "other")
+        events = watcher(table, states).run()
+        first = await started(events, states)
+        table.commit()
+        assert await first == (0, 1)
+        await events.aclose()
+        # One of them was removed, and is added again: it has no mark.
+        states._by_name["other"].values.clear()
+        assert await next_range(watcher(table, states).run()) == (0, 1)
+
+    asyncio.run(watch())
+
+
+def test_watchers_of_one_table_share_one_poll(
+    table: WatchedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    table_async = DeltaHook.table_async
+
+    async def counted(self: DeltaHook, table_uri: str) -> Any:
+        opened.append(table_uri)
+        return await table_async(self, table_uri)
+
+    monkeypatch.setattr(DeltaHook, "table_async", counted)
+
+    async def watch() -> None:
+        manager = SharedStreamManager()
+        streams = []
+        for number, arguments in enumerate(({}, {"operations": ["WRITE"]})):
+            states = States()
+            trigger = watcher(table, states, **arguments)
+            stream = manager.subscribe(
+                trigger_id=number, trigger=trigger, key=trigger.shared_stream_key()
+            )
+            streams.append(await started(trigger.filter_shared_stream(stream), states))
+        table.commit("WRITE")
+        assert await asyncio.gather(*streams) == [(0, 1), (0, 1)]
+        await manager.stop_all()
+
+    asyncio.run(watch())
+    assert opened == [table.uri]
+
+
+def test_only_watchers_with_the_same_credentials_share_a_poll() -> None:
+    def key(uri: str, **arguments: Any) -> Any:
+        return DeltaTableVersionTrigger(table_uri=uri, **arguments).shared_stream_key()
+
+    assert key("s3://lake/t") == key("s3a://lake/t/", min_new_versions=2)
+    assert key("s3://one@lake/t") == key("s3://lake/t", delta_conn_id="one")
+    assert key("s3://lake/t") != key("s3://lake/t", delta_conn_id="one")
+    assert key("s3://lake/t") != key("s3://lake/u")
+
+
+def test_the_most_eager_watcher_sets_the_pace_of_a_poll(
+    table: WatchedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def pause(interval: float, failures: int) -> float:
+        pauses.append(interval)
+        return interval / 1000
+
+    monkeypatch.setattr(shared_pace, "pause_seconds", pause)
+
+    async def watch() -> None:
+        manager = SharedStreamManager()
+        streams, looks = [], {}
+        for number, interval in enumerate((100_000.0, 50.0)):
+            states = States()
+            trigger = watcher(table, states, poll_interval=interval)
+            stream = manager.subscribe(
+                trigger_id=number, trigger=trigger, key=trigger.shared_stream_key()
+            )
+            looks[interval] = states._by_name["sales"]
+            # The first would sleep for 100 seconds; the second wakes it.
+            streams.append(await started(trigger.filter_shared_stream(stream), states))
+        table.commit()
+        assert await streams[1] == (0, 1)
+        # Not yet due.
+        assert not streams[0].done()
+        await cancel(streams[0])
+        await manager.stop_all()
+
+    asyncio.run(watch())
+    assert set(pauses) == {100_000.0, 50.0}
+    assert shared_pace._PACES == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"delta_conn_id": "missing"}, "the connection 'missing'"),
+        ({"table_uri": "nothing://lake/t"}, "nothing"),
+    ],
+)
+def test_a_mistake_is_in_the_log_at_once(
+    arguments: dict[str, Any], reason: str, table: WatchedTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def watch() -> None:
+        trigger = DeltaTableVersionTrigger(**{"table_uri": table.uri, **arguments})
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(trigger.run()), 1.5)
+
+    with caplog.at_level("INFO", logger="airflow_delta.triggers"):
+        asyncio.run(watch())
+    (found,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert reason in found.getMessage()
+
+
+def test_errors_are_logged_and_never_become_events(
+    table: WatchedTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table_async = DeltaHook.table_async
+    failures = iter([RuntimeError("no such connection"), TimeoutError("slow")])
+
+    async def fail(self: DeltaHook, table_uri: str) -> Any:
+        if (error := next(failures, None)) is not None:
+            raise error
+        return await table_async(self, table_uri)
+
+    monkeypatch.setattr(DeltaHook, "table_async", fail)
+
+    async def watch() -> None:
+        states = States()
+        first = await started(watcher(table, states).run(), states)
+        # A commit that can't be read, until somebody puts the right one in its place.
+        path = table.root / "_delta_log" / f"{1:020}.json"
+        path.write_bytes(b"")
+        await asyncio.sleep(0.3)
+        assert not first.done()
+        path.unlink()
+        table.commit()
+        assert await first == (0, 1)
+
+    with caplog.at_level("INFO", logger="airflow_delta.triggers"):
+        asyncio.run(watch())
+    text = caplog.text
+    assert "RuntimeError: no such connection" in text
+    assert "TimeoutError: slow" in text
+    assert "zero bytes" in text
+    assert f"{table.uri}: waiting for new versions, last seen: version 1" in text
+
+
+def test_a_state_store_that_fails_loses_nothing(table: WatchedTable) -> None:
+    async def watch() -> None:
+        states = States()
+        store = states._by_name["sales"]
+        first = await started(watcher(table, states).run(), states)
+        aset, failures = store.aset, iter([OSError("the database is gone")])
+
+        async def fail(key: str, value: Any) -> None:
+            for error in failures:
+                raise error
+            await aset(key, value)
+
+        store.aset = fail  # type: ignore[method-assign]
+        table.commit()
+        assert await first == (0, 1)
+
+    asyncio.run(watch())
+
+
+def test_the_pause_grows_with_failures_and_varies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    pause = shared_pace.pause_seconds
+    assert {54 <= pause(60, 0) <= 66 for _ in range(50)} == {True}
+    for failures, most in ((1, 120), (2, 240), (9, 900), (10_000, 900)):
+        found = [pause(60, failures) for _ in range(50)]
+        assert most / 2 <= min(found) < max(found) <= most
+    assert pause(3600, 5) <= 3600
+
+
+def test_airflow_takes_the_trigger_for_a_watcher() -> None:
+    trigger = DeltaTableVersionTrigger(table_uri="s3://lake/t", operations=["write", "MERGE"])
+    assert trigger.operations == ["MERGE", "WRITE"]
+    asset = delta_asset("s3://lake/t", watchers=[AssetWatcher("new", trigger=trigger)])
+    assert isinstance(asset, Asset)
+    stored = encode_trigger(trigger)
+    again = DeltaTableVersionTrigger(**trigger.serialize()[1])
+    assert encode_trigger(again) == stored
+    path, kwargs = trigger.serialize()
+    assert BaseEventTrigger.hash(path, kwargs) == BaseEventTrigger.hash(*again.serialize())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"table_uri": "sales"}, "table_uri: expected an absolute path"),
+        ({"table_uri": "s3://key:secret@lake/t"}, "has a password"),
+        ({"poll_interval": 0}, "poll_interval: expected a number of seconds"),
+        ({"poll_interval": "60"}, "poll_interval: expected a number of seconds"),
+        ({"poll_interval": float("nan")}, "poll_interval: expected a number of seconds"),
+        ({"operations": "WRITE"}, "operations: expected a list of names"),
+        ({"operations": []}, "operations: expected a list of names"),
+        ({"min_new_versions": 0}, "min_new_versions: expected a number of versions"),
+        ({"min_new_versions": True}, "min_new_versions: expected a number of versions"),
+        ({"data_change_only": "no"}, "data_change_only: expected True or False"),
+    ],
+)
+def test_wrong_arguments_are_errors_of_the_dag(arguments: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ArgumentError, match=reason) as refused:
+        DeltaTableVersionTrigger(**{"table_uri": "s3://lake/t", **arguments})
+    assert "secret" not in str(refused.value)

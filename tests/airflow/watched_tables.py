@@ -1,0 +1,69 @@
+"""Tables that are watched: their commits, and the states of their assets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from airflow_delta.engine import DeltaTable
+from tests.log_builder import PROTOCOL, add, metadata, write_commit
+
+__all__ = ["AssetStore", "States", "WatchedTable"]
+
+
+class WatchedTable:
+    """A table that others write to."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.uri = str(root)
+        self.number = 0
+        self.version = -1
+
+    def open(self) -> DeltaTable:
+        return DeltaTable(self.uri)
+
+    def commit(self, operation: str = "WRITE", *actions: Any, table_id: str | None = None) -> int:
+        """Make a commit as others do."""
+        self.number += 1
+        self.version += 1
+        info = {"timestamp": 1_700_000_000_000 + self.number, "txnId": f"txn {self.number}"}
+        written = list(actions) or [add(f"file {self.number}")]
+        if self.version == 0 or table_id is not None:
+            definition = metadata()
+            definition["metaData"]["id"] = table_id or "1"
+            written = [PROTOCOL, definition, *written]
+        write_commit(
+            self.root, self.version, {"commitInfo": {**info, "operation": operation}}, *written
+        )
+        return self.version
+
+    def delete_after(self, version: int) -> None:
+        """Put the log back to a version; -1 deletes all of it."""
+        for gone in range(version + 1, self.version + 1):
+            (self.root / "_delta_log" / f"{gone:020}.json").unlink(missing_ok=True)
+        self.version = version
+
+
+class AssetStore:
+    """The state of one asset, as a watcher finds it."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.sets = 0
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        return json.loads(self.values[key]) if key in self.values else default
+
+    async def aset(self, key: str, value: Any) -> None:
+        self.sets += 1
+        self.values[key] = json.dumps(value)
+
+
+class States:
+    """The states of the assets of a watcher."""
+
+    def __init__(self, *names: str) -> None:
+        self._by_name = {name: AssetStore() for name in names or ("sales",)}
+        self._by_uri: dict[str, AssetStore] = {}
