@@ -1,0 +1,230 @@
+"""Two changes of rows at the same time: what comes out is that of one after the other, or a conflict.
+
+One change prepares its commit; the other one is made from the beginning to the end; then the first one
+commits. It either makes its change again, or has only one attempt, and may fail. The model is a list of
+rows.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from airflow_delta.engine import DeltaTable, OptimisticTransaction
+from airflow_delta.engine.errors import CommitConflictError
+from airflow_delta.engine.model.paths import decode_path
+from airflow_delta.spark import delete, merge, update, write
+from airflow_delta.spark.dml import commit
+from tests.deep import deep_but_for
+from tests.spark.dml.tables import all_files, stored_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+Row: TypeAlias = "tuple[int, str, int]"
+Rows: TypeAlias = "list[Row]"
+Change: TypeAlias = "tuple[str, Callable[[SparkSession, str], Any], Callable[[Rows], Rows]]"
+
+TABLE = [(1, "a", 1), (2, "a", 2), (11, "a", 3), (12, "a", 4), (21, "b", 1), (22, "b", 2)]
+"""The rows, two in each file; those of ``a`` are in two."""
+
+
+def appends(rows: Rows) -> Change:
+    def run(spark: SparkSession, table: str) -> Any:
+        return write(_frame(spark, rows), table)
+
+    return "append", run, lambda before: [*before, *rows]
+
+
+def deletes(condition: str, matches: Callable[[Row], bool]) -> Change:
+    return (
+        f"delete {condition}",
+        lambda spark, table: delete(spark, table, condition),
+        lambda before: [row for row in before if not matches(row)],
+    )
+
+
+def updates(
+    condition: str,
+    values: dict[str, str],
+    matches: Callable[[Row], bool],
+    new: Callable[[Row], Row],
+) -> Change:
+    return (
+        f"update {condition}",
+        lambda spark, table: update(spark, table, values, condition),
+        lambda before: [new(row) if matches(row) else row for row in before],
+    )
+
+
+def merges(rows: Rows, *, within: str | None = None, then: str = "update") -> Change:
+    """A merge by ``id``, of a partition or of all, that updates, deletes or keeps what it matches."""
+    on = "target.id = source.id" + (f" AND target.p = '{within}'" if within else "")
+
+    def run(spark: SparkSession, table: str) -> Any:
+        builder = merge(spark, table, _frame(spark, rows), on)
+        if then == "update":
+            builder = builder.when_matched_update({"v": "source.v * 10 + target.v"})
+        elif then == "delete":
+            builder = builder.when_matched_delete()
+        elif then == "delete others":
+            builder = builder.when_not_matched_by_source_delete("target.p = 'a'")
+        return builder.when_not_matched_insert_all().execute()
+
+    def model(before: Rows) -> Rows:
+        source = {row[0]: row for row in rows}
+        own = {row[0] for row in before if within in (None, row[1])}
+        found = []
+        for id_, p, v in before:
+            is_match = id_ in source and within in (None, p)
+            if is_match and then == "update":
+                found.append((id_, p, source[id_][2] * 10 + v))
+            elif not (then == "delete" and is_match) and not (
+                then == "delete others" and not is_match and p == "a"
+            ):
+                found.append((id_, p, v))
+        return found + [row for id_, row in source.items() if id_ not in own]
+
+    return f"merge {within} {then}", run, model
+
+
+CHANGES = [
+    appends([(1, "a", 7), (31, "a", 8)]),
+    deletes("p = 'a'", lambda row: row[1] == "a"),
+    deletes(
+        "p = 'a' AND id > 10 AND v > 3", lambda row: row[1] == "a" and row[0] > 10 and row[2] > 3
+    ),
+    deletes("v < 2", lambda row: row[2] < 2),
+    updates("p = 'b'", {"v": "v + 2"}, lambda row: row[1] == "b", lambda r: (r[0], r[1], r[2] + 2)),
+    updates("v = 2", {"p": "'a'"}, lambda row: row[2] == 2, lambda row: (row[0], "a", row[2])),
+    merges([(1, "a", 5), (31, "a", 6)], within="a"),
+    merges([(21, "b", 5), (31, "b", 6)], within="b", then="delete"),
+    merges([(31, "a", 5), (2, "a", 1)], then="insert"),
+    merges([(2, "b", 5), (21, "b", 3), (33, "b", 6)]),
+    merges([(1, "a", 5), (34, "a", 6)], within="a", then="delete others"),
+]
+NAMES = [name for name, _, _ in CHANGES]
+LEVELS = ("WriteSerializable", "Serializable")
+APART = {
+    frozenset(pair)
+    for pair in [
+        ("delete p = 'a'", "update p = 'b'"),
+        ("delete p = 'a' AND id > 10 AND v > 3", "update p = 'b'"),
+        ("delete p = 'a' AND id > 10 AND v > 3", "merge b delete"),
+        ("update p = 'b'", "merge a update"),
+        ("merge b delete", "merge a update"),
+    ]
+}
+"""Changes of two partitions, which never conflict."""
+CASES = [(level, name) for level in LEVELS for name in NAMES]
+IN_SHORT = [("Serializable", "delete v < 2")]
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """For each isolation level and kind a table, to be copied."""
+    found = {}
+    for level in LEVELS:
+        for has_vectors in (False, True):
+            path = tmp_path_factory.mktemp("tables") / f"{level} {has_vectors}"
+            properties = {
+                "delta.isolationLevel": level,
+                "delta.enableDeletionVectors": str(has_vectors).lower(),
+            }
+            for number in range(0, len(TABLE), 2):
+                rows = _frame(spark, TABLE[number : number + 2])
+                if number:
+                    write(rows, str(path))
+                else:
+                    write(rows, str(path), partition_by=["p"], properties=properties)
+            found[f"{level} {has_vectors}"] = path
+    return found
+
+
+@pytest.mark.parametrize("case", deep_but_for(CASES, *IN_SHORT), ids=", ".join)
+def test_two_changes_come_out_as_one_after_the_other(
+    spark: SparkSession,
+    tables: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[str, str],
+) -> None:
+    level, name = case
+    first = NAMES.index(name)
+    # In short, those in which something may be in the way.
+    others = CHANGES if case not in IN_SHORT else [CHANGES[0], CHANGES[6]]
+    for second, other in enumerate(others):
+        table = tmp_path / str(second)
+        shutil.copytree(tables[f"{level} {(first + second) % 2 == 0}"], table)
+        is_alone = (first + second // 2) % 2 == 0
+        with monkeypatch.context() as patch:
+            if is_alone:
+                patch.setattr(commit, "_ATTEMPTS", 1)
+            outcome = _race(spark, table, CHANGES[first], other, patch)
+        what = f"{level}: {name}, then, before its commit, {other[0]}: {outcome}"
+        rows = _rows(table)
+        _, _, one = CHANGES[first]
+        _, _, two = other
+        after, before = sorted(one(two(TABLE))), sorted(two(one(TABLE)))
+        if isinstance(outcome, CommitConflictError):
+            assert is_alone or name == "append", what
+            assert frozenset((name, other[0])) not in APART, what
+            assert rows == sorted(two(TABLE)), what
+        else:
+            assert rows in ([after, before] if level == "WriteSerializable" else [after]), what
+        _check_files(table, what)
+    assert stored_bytes(spark) == 0
+
+
+def _race(
+    spark: SparkSession, table: Path, one: Change, other: Change, patch: pytest.MonkeyPatch
+) -> Any:
+    """Make a change, and another one just before its commit: what the first has returned or raised."""
+    commit_ = OptimisticTransaction.commit
+
+    def later(transaction: OptimisticTransaction, **named: Any) -> Any:
+        patch.setattr(OptimisticTransaction, "commit", commit_)
+        other[1](spark, str(table))
+        return commit_(transaction, **named)
+
+    patch.setattr(OptimisticTransaction, "commit", later)
+    try:
+        return one[1](spark, str(table))
+    except CommitConflictError as error:
+        return error
+
+
+def _check_files(table: Path, what: str) -> None:
+    """Nothing but the files of the log is there, and nothing is wrong with them."""
+    delta = DeltaTable(str(table))
+    snapshot = delta.snapshot()
+    assert not snapshot.verify().differences, what
+    assert not [f for f in delta.check(depth="files").findings if f.severity != "info"], what
+    known = {str(table / path) for path in _paths(delta)}
+    found = {path for path in all_files(table) if "/_delta_log/" not in path}
+    vectors = {path for path in found if "deletion_vector_" in path}
+    assert found - vectors <= known, what
+
+
+def _paths(delta: DeltaTable) -> set[str]:
+    snapshot = delta.snapshot()
+    return {
+        decode_path(path)
+        for files in (snapshot.files(["path"]), snapshot.tombstones())
+        for path in files["path"].to_pylist()
+    }
+
+
+def _rows(table: Path) -> Rows:
+    found = DeltaTable(str(table)).snapshot().to_arrow()
+    return sorted(zip(*(found[name].to_pylist() for name in ("id", "p", "v")), strict=True))
+
+
+def _frame(spark: SparkSession, rows: Sequence[Row]) -> Any:
+    return spark.createDataFrame(list(rows), "id long, p string, v int").coalesce(1)
