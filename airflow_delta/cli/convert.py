@@ -1,4 +1,4 @@
-"""``airflow-delta convert URI``: make a directory of Parquet files a Delta table."""
+"""``airflow-delta convert URI``: convert a directory of Parquet files to a Delta table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["add_parser", "run"]
 def add_parser(subcommands: Any) -> None:
     """Add this subcommand to the command's parser."""
     parser = subcommands.add_parser(
-        "convert", help="make a directory of Parquet files a Delta table, in place"
+        "convert", help="convert a directory of Parquet files to a Delta table, in place"
     )
     add_report_options(parser)
     parser.add_argument(

@@ -132,6 +132,7 @@ class _Conversion:
         self.unbounded: set[SchemaPath] = set()
 
     def struct(self, fields: Any, path: SchemaPath) -> StructType:
+        """Convert the fields of a struct."""
         return StructType(
             tuple(
                 StructField(field.name, self._type(field.type, (*path, field.name)))

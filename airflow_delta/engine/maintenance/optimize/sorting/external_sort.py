@@ -165,8 +165,8 @@ class ExternalSort:
         per_bucket = 1
         if num_pieces > _MOST_OPEN:
             per_bucket = max(1, per_file) * -(-files // _MOST_OPEN)
-        places = np.arange(1, num_pieces) * len(self._sample) // num_pieces
-        self._division = _Division(self._sample[places], max(1, per_file), per_bucket)
+        positions = np.arange(1, num_pieces) * len(self._sample) // num_pieces
+        self._division = _Division(self._sample[positions], max(1, per_file), per_bucket)
         if spills:
             self._folder = self._make_folder(size)
         buckets = self._make_buckets(self._division.num_buckets, held[0].schema, self._folder)
