@@ -147,7 +147,7 @@ def test_either_goes_on_clustering_after_the_other(sql: Sql, tmp_path: Path) -> 
     def insert(first: int) -> None:
         sql(
             f"INSERT INTO {name} SELECT id, named_struct('x y', concat('t', id % 7)), id / 3 "
-            f"FROM range({first}, {first + 50})"
+            f"FROM range({first}, {first + 50}, 1, 1)"
         )
 
     def cubes() -> Counter[Any]:
