@@ -1,4 +1,4 @@
-"""Airflow's assets of Delta tables.
+"""The asset of a Delta table in Airflow.
 
 An asset of a table has the table's canonical URI, so that producers and consumers that spell the
 location differently share one asset::
@@ -38,15 +38,15 @@ def delta_asset(
 
     The same table always has the same asset: ``s3a://`` and ``s3n://`` become ``s3://``, ``gcs://`` becomes
     ``gs://``, ``abfs://`` and ``az://`` become ``abfss://``, a path becomes a ``file://`` URI, and a slash
-    at the end, or a connection in front of the bucket, is left out. So ``delta_conn_id`` isn't part of it,
-    and neither is the endpoint of a store.
+    at the end, or a connection in front of the bucket, is left out. So neither
+    ``delta_conn_id`` nor the endpoint of a store is part of it.
 
     :param uri: the table's absolute path or URI.
     :param name: the asset's name; None: the canonical URI. Airflow identifies an asset by both, so every
         DAG must use the same one.
     :param group: the group of the asset in Airflow's user interface.
     :param table_id: the id in the table's metadata, if it is known, for the asset's ``extra``.
-    :param extra: more of it, as JSON values.
+    :param extra: more entries of ``extra``, as JSON values.
     :param watchers: the ``AssetWatcher`` objects of the asset.
     :raises ArgumentError: the location is relative, has a password, or can't be the URI of an asset.
     """

@@ -1,7 +1,7 @@
-"""Record in a commit which run of a task has made it.
+"""Record in a commit the run of the task that made it.
 
-The operators do so by themselves. For a task of your own that commits with Spark, deltalake or another
-program, `commit_user_metadata` is the text for ``userMetadata``; in one that commits with `DeltaHook` or
+The operators do this themselves. In a task of your own that commits with Spark, deltalake or another
+program, use the text of `commit_user_metadata` as ``userMetadata``; in one that commits with `DeltaHook` or
 the engine, use `record_task_run`. ``airflow-delta history`` shows both.
 """
 
@@ -62,7 +62,7 @@ def commit_user_metadata(ti: Any | None = None) -> str:
 
 @contextmanager
 def record_task_run(context: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Record the task in all commits that the engine makes meanwhile, also in Spark jobs that are started.
+    """Record the task in all commits that the engine makes in this block, also in Spark jobs started there.
 
     :param context: the context of the task; None: that of the task that is running.
     """

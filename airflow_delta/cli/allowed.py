@@ -1,4 +1,4 @@
-"""The option ``--allowed-outside`` of verbs that open the files of a table."""
+"""The option ``--allowed-outside`` of subcommands that open the files of a table."""
 
 from __future__ import annotations
 

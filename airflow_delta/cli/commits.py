@@ -27,9 +27,9 @@ _DONE = ("relocated_from", "relocated_to", "accepted_version", "given_up_version
 """The facts about changes of the owner's records."""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add this verb to the command's parser."""
-    parser = verbs.add_parser(
+def add_parser(subcommands: Any) -> None:
+    """Add this subcommand to the command's parser."""
+    parser = subcommands.add_parser(
         "commits", help="the commit owner, and which versions are ratified and backfilled"
     )
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")

@@ -10,9 +10,9 @@ from airflow_delta.cli.reports import add_report_options, print_report, version_
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(verbs: Any) -> None:
-    """Add this verb to the command's parser."""
-    parser = verbs.add_parser(
+def add_parser(subcommands: Any) -> None:
+    """Add this subcommand to the command's parser."""
+    parser = subcommands.add_parser(
         "compact-log",
         help="write a log compaction, which readers use instead of a range of commits",
     )

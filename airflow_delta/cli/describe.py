@@ -18,9 +18,11 @@ __all__ = ["add_parser", "describe", "run"]
 _DUE = {True: "due", False: "not due", None: "unknown"}
 
 
-def add_parser(verbs: Any) -> None:
-    """Add this verb to the command's parser."""
-    parser = verbs.add_parser("describe", help="version, size, schema, protocol and properties")
+def add_parser(subcommands: Any) -> None:
+    """Add this subcommand to the command's parser."""
+    parser = subcommands.add_parser(
+        "describe", help="version, size, schema, protocol and properties"
+    )
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", type=int, help="describe this version, not the newest")
@@ -123,7 +125,7 @@ def _feature_lines(features: list[dict[str, Any]]) -> list[str]:
 
 
 def _maintenance_lines(status: dict[str, Any] | None) -> list[str]:
-    """Lines about the last checkpoint and vacuum, and what is due; they begin with the verbs."""
+    """Lines about the last checkpoint and vacuum, and what is due; they begin with the subcommands."""
     if status is None:
         return ["-"]
     checkpoint, cleanup, vacuum = (status[name] for name in ("checkpoint", "cleanup", "vacuum"))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(verbs: Any) -> None:
-    """Add this verb to the command's parser."""
-    parser = verbs.add_parser("doctor", help="find problems of a table, with remedies")
+def add_parser(subcommands: Any) -> None:
+    """Add this subcommand to the command's parser."""
+    parser = subcommands.add_parser("doctor", help="find problems of a table, with remedies")
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")
     add_allowed_outside(parser)
     depth = parser.add_mutually_exclusive_group()
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _in_cli_words(report: CheckReport) -> CheckReport:
-    """Reword the report for the command line, with verbs and options."""
+    """Reword the report for the command line, with subcommands and options."""
     findings = (
         replace(finding, message=in_cli_words(finding.message), remedy=in_cli_words(finding.remedy))
         for finding in report.findings

@@ -14,9 +14,9 @@ NOT_YET = 3
 """The exit status if the feature isn't dropped yet: files must be rewritten, or history must expire."""
 
 
-def add_parser(verbs: Any) -> None:
-    """Add this verb to the command's parser."""
-    parser = verbs.add_parser(
+def add_parser(subcommands: Any) -> None:
+    """Add this subcommand to the command's parser."""
+    parser = subcommands.add_parser(
         "drop-feature",
         help="remove a table feature from the protocol; exit status 3: not yet, run it again as it says",
     )

@@ -11,9 +11,9 @@ from airflow_delta.cli.wording import in_cli_words
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(verbs: Any) -> None:
-    """Add this verb to the command's parser."""
-    parser = verbs.add_parser(
+def add_parser(subcommands: Any) -> None:
+    """Add this subcommand to the command's parser."""
+    parser = subcommands.add_parser(
         "health", help="small files, deleted rows, the log: in numbers, and what would be gained"
     )
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")

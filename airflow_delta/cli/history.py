@@ -13,9 +13,9 @@ from airflow_delta.engine.public_text import printable
 __all__ = ["add_parser", "history", "run"]
 
 
-def add_parser(verbs: Any) -> None:
-    """Add this verb to the command's parser."""
-    parser = verbs.add_parser("history", help="the commits, newest first")
+def add_parser(subcommands: Any) -> None:
+    """Add this subcommand to the command's parser."""
+    parser = subcommands.add_parser("history", help="the commits, newest first")
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")
     parser.add_argument("--limit", type=_positive, help="the number of newest commits to show")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each commit")

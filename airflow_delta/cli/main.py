@@ -1,4 +1,4 @@
-"""Parse the command line and run one verb; each verb is a module of this package.
+"""Parse the command line and run one subcommand; each subcommand is a module of this package.
 
 Exit status:
 
@@ -39,7 +39,7 @@ from airflow_delta.engine.version import VERSION
 
 __all__ = ["main"]
 
-_VERBS = (
+_SUBCOMMANDS = (
     describe,
     history,
     commits,
@@ -60,7 +60,7 @@ _WRONG_COMMAND_LINE = 2
 
 
 class _UsageError(Exception):
-    """The command line is wrong. Arguments: the usage of its verb, and the message."""
+    """The command line is wrong. Arguments: the usage of its subcommand, and the message."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         "comes from AIRFLOW_DELTA_COMMIT_OWNER_URL.",
     )
     parser.add_argument("--version", action="version", version=f"airflow-delta {VERSION}")
-    verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for verb in _VERBS:
-        verb.add_parser(verbs)
+    subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for subcommand in _SUBCOMMANDS:
+        subcommand.add_parser(subcommands)
     return parser

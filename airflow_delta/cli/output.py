@@ -1,10 +1,10 @@
-"""Print the output of verbs, as text or JSON.
+"""Print the output of subcommands, as text or JSON.
 
 Texts of a table may contain control characters, and locations may contain passwords. So all output
 goes through this module, which escapes or removes them.
 
-Results go to standard output. Errors and warnings go to standard error, as lines, or with
-``--json`` as objects.
+Results go to standard output. Errors and warnings go to standard error, one a line: as text, or with
+``--json`` as JSON objects.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def print_usage_error(usage: str, message: str, *, as_json: bool) -> None:
     """Print a usage error to standard error.
 
     Args:
-        usage: the usage of the verb.
+        usage: the usage of the subcommand.
         message: the message.
         as_json: as an object like that of an error, with the type ``UsageError``.
     """

@@ -1,4 +1,4 @@
-"""Options and reports of verbs that change a table."""
+"""Options and reports of subcommands that change a table."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from airflow_delta.cli.reports import add_report_options, print_report
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(verbs: Any) -> None:
-    """Add this verb to the command's parser."""
-    parser = verbs.add_parser("restore", help="restore an earlier version by a commit")
+def add_parser(subcommands: Any) -> None:
+    """Add this subcommand to the command's parser."""
+    parser = subcommands.add_parser("restore", help="restore an earlier version by a commit")
     add_report_options(parser)
     add_allowed_outside(parser)
     which = parser.add_mutually_exclusive_group(required=True)

@@ -10,9 +10,9 @@ from airflow_delta.cli.reports import add_report_options, hours, print_report
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(verbs: Any) -> None:
-    """Add this verb to the command's parser."""
-    parser = verbs.add_parser(
+def add_parser(subcommands: Any) -> None:
+    """Add this subcommand to the command's parser."""
+    parser = subcommands.add_parser(
         "vacuum", help="delete files that no version within the retention needs"
     )
     add_report_options(parser)

@@ -2,7 +2,7 @@
 
 The engine's errors, reasons and findings name arguments and methods of its API, such as
 ``enforce_retention=False`` or ``DeltaTable.checkpoint()``. This module replaces them by options and
-verbs: ``--ignore-retention``, ``airflow-delta checkpoint``. Methods without a verb stay.
+subcommands: ``--ignore-retention``, ``airflow-delta checkpoint``. Methods without a subcommand stay.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 __all__ = ["in_cli_words"]
 
-_VERBS = {
+_SUBCOMMANDS = {
     "backfill": "backfill",
     "check": "doctor",
     "checkpoint": "checkpoint",
@@ -25,7 +25,7 @@ _VERBS = {
     "restore": "restore",
     "vacuum": "vacuum",
 }
-"""The verbs of methods of ``DeltaTable``."""
+"""The subcommands of methods of ``DeltaTable``."""
 
 _OPTIONS = {
     "accept_log": "airflow-delta commits --accept-log",
@@ -44,7 +44,7 @@ _OPTIONS = {
 _LISTED = re.compile(r"allowed_outside=\[(?P<quote>['\"])(?P<location>.*?)(?P=quote)\]")
 
 _METHOD = re.compile(
-    rf"\bDeltaTable\.(?P<method>{'|'.join(_VERBS)})\b"
+    rf"\bDeltaTable\.(?P<method>{'|'.join(_SUBCOMMANDS)})\b"
     r"(?:\((?:version=(?P<version>[0-9]+))?\))?(?: or [A-Z]\w+Operator\b)?"
 )
 # Not inside a path, because a partition column and its value may have such a name.
@@ -54,18 +54,16 @@ _ARGUMENT = re.compile(
 
 
 def in_cli_words(text: str) -> str:
-    """Replace arguments and methods in a text by the command line's options and verbs.
+    """Replace arguments and methods in a text by the command line's options and subcommands.
 
     Args:
         text: a message, a reason or a remedy.
     """
     text = _LISTED.sub(lambda found: f"--allowed-outside '{found['location']}'", text)
-    text = _METHOD.sub(_verb, text)
+    text = _METHOD.sub(_subcommand, text)
     return _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], text)
 
 
-def _verb(found: re.Match[str]) -> str:
-    version = found["version"]
-    return (
-        f"`airflow-delta {_VERBS[found['method']]} URI{f' --version {version}' if version else ''}`"
-    )
+def _subcommand(found: re.Match[str]) -> str:
+    name, version = _SUBCOMMANDS[found["method"]], found["version"]
+    return f"`airflow-delta {name} URI{f' --version {version}' if version else ''}`"

@@ -1,7 +1,7 @@
 """Use the same version in all tries of a task.
 
-"The newest version" may be another one at each try, and so may a timestamp after the newest commit
-if clocks differ. So the first try of a DAG run decides on a version, which is stored in the state
+"The newest version" may be another one at each try; so may the version of a timestamp after the newest
+commit, if clocks differ. So the first try of a DAG run decides on a version, which is stored in the state
 of the task. The version of the asset event that has started the run is the same in all tries anyway.
 """
 
@@ -37,7 +37,7 @@ def pinned_version(
     :param timestamp: the time, as ISO-8601 or epoch milliseconds. Neither: the newest version.
     :param check_files: check that the files of the version exist.
     :returns: the entries of `DeltaHook.pin`; for `TRIGGERING_EVENT` also ``after_version``.
-    :raises ArgumentError: an asset event has a version that is none.
+    :raises ArgumentError: an asset event has an invalid version.
     :raises MissingFilesError: files of the version are gone.
     :raises DeltaError: the table or the version can't be read.
     """

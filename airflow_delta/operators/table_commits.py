@@ -1,9 +1,8 @@
 """Record which task makes a commit, and the commit in the asset events of the task's outlets.
 
-Airflow emits an event for each outlet of a task that succeeds. Where an outlet is the asset of the table
-that the task commits to, this module puts the commit into the ``extra`` of its event, as
-`TableCommit.to_extra` has it. An `AssetAlias` among the outlets gets an event of the table's asset, if
-there is a commit.
+Airflow emits an event for each outlet of a task that succeeds. If an outlet is the asset of the table that
+the task commits to, this module puts the commit into the ``extra`` of its event (`TableCommit.to_extra`).
+For an `AssetAlias` among the outlets it emits an event of the table's asset, if there is a commit.
 """
 
 from __future__ import annotations
@@ -78,6 +77,8 @@ def with_table_commit(describe: Describe) -> Callable[[_ExecuteT], _ExecuteT]:
     """
 
     def decorate(execute: _ExecuteT) -> _ExecuteT:
+        """Decorate the method."""
+
         @wraps(execute)
         def recorded(self: BaseOperator, context: Context) -> Any:
             """Execute the task, and record its commit."""

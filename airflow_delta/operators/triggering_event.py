@@ -1,7 +1,7 @@
 """The versions of a table that started a DAG run, from the asset events that the run consumes.
 
-An event has them in its ``extra``, if a task of ours, or of the user's own with the same entries, has
-emitted it; or in the ``payload`` of a watcher.
+The versions are in the ``extra`` of an event, if one of this package's operators has emitted it, or a task
+of the user that sets the same entries; or in the ``payload`` of a watcher.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class EventRange:
 def triggering_range(context: Context, table_uri: str) -> EventRange | None:
     """Find the versions of a table that started a run; None if no event has a version of it.
 
-    Several events can start one run; they count together. Events before the one that reports that the table
-    was created again, or put back, are obsolete.
+    Several events can start one run; their versions are one range. If an event reports that the table was
+    created again or put back to an earlier state, the events before it are obsolete.
 
     :param context: the context of the task.
     :param table_uri: the table.
-    :raises ArgumentError: an event of the table has a version that is none.
+    :raises ArgumentError: an event of the table has an invalid version.
     """
     found: EventRange | None = None
     for facts, where in _events(context, canonical_uri(table_uri)):
@@ -62,7 +62,7 @@ def triggering_range(context: Context, table_uri: str) -> EventRange | None:
 
 
 def _events(context: Context, canonical: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """What the events of a table say, in the order of time, and how to name each."""
+    """The entries of the events of a table, in the order of time, each with a name for messages."""
     triggering = context.get("triggering_asset_events") or {}
     # An event that came through an alias is listed under its asset too.
     events = [
@@ -79,7 +79,7 @@ def _events(context: Context, canonical: str) -> Iterator[tuple[Mapping[str, Any
 
 
 def _facts(extra: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """What an event says: the payload of a watcher, or what a task has put into its ``extra``."""
+    """The entries of an event: the payload of a watcher, or the ``extra`` that a task has set."""
     facts = extra or {}
     if facts.get("from_trigger"):
         payload = facts.get("payload")

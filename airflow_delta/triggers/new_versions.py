@@ -1,4 +1,4 @@
-"""`DeltaTableVersionTrigger`: emit asset events for the new versions of a table, whoever commits them.
+"""`DeltaTableVersionTrigger`: emit asset events for the new versions of a table, of any writer.
 
 All watchers of a table that have the same connections share one poll, which Airflow runs as a shared
 stream. `WatchState` turns its looks into the events of one watcher.
@@ -27,7 +27,7 @@ __all__ = ["DeltaTableVersionTrigger"]
 
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 300.0
-"""A look that takes longer counts as failed."""
+"""A check that takes longer counts as failed."""
 
 
 class DeltaTableVersionTrigger(BaseEventTrigger):
@@ -54,7 +54,7 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
         backup. Versions are counted anew: ``after_version`` is -1.
 
     Each version is in at least one event, and may be in several after a crash. The watch begins at the
-    version that is the newest when the triggerer first looks; if there is no table yet, it waits for it,
+    version that is the newest at the first check; if there is no table yet, it waits for it,
     and reports all versions. Errors are logged and never become events; the poll goes on after a pause,
     which grows up to a quarter of an hour. Connections are looked up again after each error.
 
@@ -64,8 +64,8 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
     :param table_uri: the table's absolute path or URI.
     :param delta_conn_id: the connection with the credentials of the table's store.
     :param commit_owner_conn_id: the connection of the table's commit owner.
-    :param poll_interval: seconds between two looks, from 1 on; they vary by a tenth. Watchers that share a
-        poll may have different ones.
+    :param poll_interval: seconds between two checks, at least 1; they vary by a tenth. Watchers that share
+        a poll may have different ones.
     :param operations: report only if one of the new versions is by one of these operations, such as
         ``["WRITE", "MERGE"]``; None: any.
     :param min_new_versions: report only if so many new versions pass the other filters.
@@ -121,7 +121,7 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Any]:
-        """Poll the table for ever; yields its newest snapshot after each look, or None for no table."""
+        """Poll the table for ever; yields its newest snapshot after each check, or None for no table."""
         uri, own = kwargs["table_uri"], kwargs["poll_interval"]
         key = cls(**kwargs).shared_stream_key()
         log = WaitLog(_LOGGER, uri, WANTED)
@@ -148,7 +148,7 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
     async def filter_shared_stream(
         self, shared_stream: AsyncIterator[Any]
     ) -> AsyncIterator[TriggerEvent]:
-        """Turn the looks of the poll into the events of this watcher."""
+        """Turn the results of the poll into the events of this watcher."""
         filters = Filters(
             tuple(self.operations or ()), self.min_new_versions, self.data_change_only
         )

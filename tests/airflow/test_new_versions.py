@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from airflow_delta.engine import DeltaTable
 from airflow_delta.hooks.waits.new_versions import Filters, Mark, VersionPoll, VersionWatcher
+from tests.airflow.managed_tables import commit, hand_over
 from tests.airflow.watched_tables import WatchedTable
 from tests.faulty_storage import FaultyStorage
-from tests.log_builder import add, remove
+from tests.log_builder import add, remove, write_table
 
 
 @pytest.fixture
@@ -79,6 +81,14 @@ def test_a_look_at_a_table_with_nothing_new_is_one_request(table: WatchedTable) 
         assert newest is not None
         assert newest.version == 2
         assert [call.operation for call in storage.calls] == ["head"]
+
+
+def test_a_table_that_is_opened_again_is_read_with_its_new_credentials(table: WatchedTable) -> None:
+    poll = VersionPoll()
+    for opened in (table.open(), table.open()):
+        newest = poll.look(opened)
+        assert newest is not None
+        assert newest.storage is opened.storage
 
 
 def test_a_table_that_appears_later_is_reported_as_a_whole(tmp_path: Path) -> None:
@@ -226,6 +236,32 @@ def test_very_many_versions_are_reported_unread(
     found = watching.look()
     assert found is not None
     assert (found["after_version"], found["version"], found["operation"]) == (2, 5, "WRITE")
+
+
+@pytest.mark.parametrize("backfilled", [False, True])
+def test_the_versions_of_a_managed_table_are_those_that_its_owner_ratifies(
+    tmp_path: Path, *, backfilled: bool
+) -> None:
+    orders = write_table(tmp_path / "orders", [add("a")])
+    owner = hand_over(orders, tmp_path / "owner.db")
+    table = DeltaTable(orders, commit_owners={"sql": owner})
+    poll, watcher = VersionPoll(), VersionWatcher(str(orders), Filters(("SET TBLPROPERTIES",)))
+    first = poll.look(table)
+    mark = watcher.begin(first)
+    version = commit(orders, owner, 2)
+    if backfilled:
+        table.backfill()
+    else:
+        assert table.commit_status().lag == 2
+    newest = poll.look(table)
+    assert newest is not None
+    mark, payload = watcher.examine(newest, mark)
+    assert payload is not None
+    assert (payload["after_version"], payload["version"]) == (version - 2, version)
+    assert payload["table_change"] is None
+    assert mark.commit is not None
+    # The poll still asks the owner, and finds nothing new.
+    assert poll.look(table) is newest
 
 
 def test_a_mark_of_another_release_can_be_read() -> None:

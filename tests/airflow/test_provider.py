@@ -105,6 +105,7 @@ def test_airflow_finds_the_installed_provider() -> None:
 
 
 OPERATORS = (
+    "airflow_delta.assets",
     "airflow_delta.operators.backfill",
     "airflow_delta.operators.change_feed",
     "airflow_delta.operators.checkpoint",
@@ -124,6 +125,8 @@ OPERATORS = (
     "airflow_delta.sensors.backfill",
     "airflow_delta.sensors.table_version",
     "airflow_delta.sensors.truncation",
+    "airflow_delta.task_runs",
+    "airflow_delta.triggers.new_versions",
 )
 
 

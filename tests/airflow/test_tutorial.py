@@ -55,9 +55,16 @@ def test_the_dag_on_local_files(shell: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
+def test_the_dag_that_events_start(shell: Shell) -> None:
+    (run,) = blocks(6, "bash")
+    (ran,) = blocks(6, "text")
+    check_output(shell.run(run), ran)
+
+
+@pytest.mark.deep
 def test_the_same_dag_in_s3(shell: Shell, tmp_path: Path) -> None:
-    settings, connect, make, run = blocks(6, "bash")
-    made, ran = blocks(6, "text")
+    settings, connect, make, run = blocks(7, "bash")
+    made, ran = blocks(7, "text")
     uri, options = new_place("s3", tmp_path)
     values = {
         "BUCKET": uri.removeprefix("s3://"),
@@ -101,7 +108,17 @@ def test_the_install_of_the_readme_is_the_same_but_for_the_extras() -> None:
 
 
 def test_every_block_of_the_page_is_followed() -> None:
-    followed = {"bash": 1 + 2 + 1 + 3 + 4, "text": 1 + 1 + 4 + 2, "python": len(files())}
+    followed = {
+        "bash": 1 + 2 + 1 + 3 + 1 + 4,
+        "text": 1 + 1 + 4 + 1 + 2,
+        "python": len(files()),
+        "mermaid": 1,
+    }
     found = [language for language, _ in all_blocks()]
     assert {language: found.count(language) for language in found} == followed
-    assert [*files()] == ["create_orders.py", "append_orders.py", "airflow/dags/first_delta_dag.py"]
+    assert [*files()] == [
+        "create_orders.py",
+        "append_orders.py",
+        "airflow/dags/first_delta_dag.py",
+        "airflow/dags/orders_events.py",
+    ]

@@ -1,4 +1,4 @@
-"""The verb ``convert``."""
+"""The subcommand ``convert``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs that write into the log what readers would have to put together: no row changes."""
+"""The subcommands that write into the log what readers would have to put together: no row changes."""
 
 from __future__ import annotations
 

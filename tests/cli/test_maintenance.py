@@ -1,4 +1,4 @@
-"""The verbs that delete files, and the one that brings versions back."""
+"""The subcommands that delete files, and the one that brings versions back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs ``optimize`` and ``health``."""
+"""The subcommands ``optimize`` and ``health``."""
 
 from __future__ import annotations
 

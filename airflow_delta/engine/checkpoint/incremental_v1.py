@@ -1,22 +1,18 @@
 """Write a classic checkpoint from the previous one: copy what hasn't changed, instead of encoding it.
 
-A classic checkpoint is one file, so every new one is as large as the table. But most row groups
-don't change from one checkpoint to the next. For each row group of the previous checkpoint, only
-the keys of its files are decoded, and their sizes for the totals (`classic_reuse`):
+For each row group of the previous checkpoint, only the keys of its files are decoded, and their sizes for
+the totals (`classic_reuse`):
 
-* a row group without a row that later commits mention, and without an expired one, is copied byte
-  for byte (`stitch`); the checksums of its pages are checked on the way;
-* one with such rows is decoded, filtered and encoded again, in its stored columns;
-* one that is less than half full, or becomes so, is merged with the new rows. So there are never
-  more than a few small ones, even after many small checkpoints.
+* a row group without a row that later commits mention, and without an expired one, is copied byte for byte
+  (`stitch`); the checksums of its pages are verified on the way;
+* a row group with such rows is decoded, filtered and encoded again, in its stored columns;
+* a row group that is less than half full, or becomes so, is merged with the new rows. So there are only a
+  few small ones, even after many small checkpoints.
 
-This needs a previous checkpoint that was written by this engine: with the same schema (which
-follows the table's schema and properties), by the same library, with adds and removes apart. The
-files of any other checkpoint are decoded and encoded again. That happens once, because the next
-checkpoint finds one of ours.
+The row groups of a checkpoint that another writer or another schema has made can't be copied: they are
+decoded and encoded once.
 
-Memory holds a few row groups, which are read and encoded on threads, and the actions of the
-commits.
+docs/explanation/checkpoints-in-proportion-to-the-change.md has the reasons. Spec: PROTOCOL.md, "V1 Spec".
 """
 
 from __future__ import annotations

@@ -13,12 +13,9 @@ name                           non-file actions              adds and removes
 ``v.checkpoint.u.json``        in the lines                  in the lines, or in sidecars
 =============================  ============================  ===============================
 
-Opening a checkpoint reads nothing. Its non-file actions cost the footers and the row groups with
-such actions. Adds and removes are streamed, and footers and row groups are read ahead on threads.
-
-Opening a table needs the non-file actions, and often no files. Importing pyarrow would take longer
-than all the rest. So it is imported only where files are read, and for files that
-``engine/parquet`` can't read: hence the imports inside functions.
+Opening a checkpoint reads nothing. Its non-file actions cost the footers and the row groups with such
+actions. Adds and removes are streamed, and footers and row groups are read ahead on threads. pyarrow is
+imported only where files are read; ``snapshot/snapshot.py`` says why.
 """
 
 from __future__ import annotations

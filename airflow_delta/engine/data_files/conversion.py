@@ -18,7 +18,7 @@ array, map          lists of all forms; maps
 void                anything; the values are null
 ==================  =====================================================================================
 
-All else is an error: null would hide what the file has.
+Any other type is an error, because null would hide the values of the file.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Row groups whose statistics exclude the predicate are left out. The rows of the others are decoded in
 batches:
 
-1. The deletion vector leaves rows out. Its positions count from the start of the file.
-2. The predicate leaves further rows out. If most parts so far had no matching row, its columns are decoded
-   alone first, and the others only if a row matches.
+1. Rows in the deletion vector are left out. Its positions count from the start of the file.
+2. Rows that don't match the predicate are left out. If most parts so far had no matching row, only the
+   columns of the predicate are decoded first, and the others only if a row matches.
 3. Columns are converted to the types of the table, and those that the file doesn't have are added:
    partition values, columns that were added later, row ids and row commit versions.
 
@@ -56,7 +56,8 @@ ADD_COLUMNS = ("path", "partitionValues", "size", "deletionVector")
 TRACKING_ADD_COLUMNS = ("baseRowId", "defaultRowCommitVersion")
 """The further columns that it needs for row ids."""
 
-# If so small a part of the rows match, decoding ends soon after the last one, in small batches.
+# If less than one of so many rows match, the rows are decoded in small batches, to end soon after the last
+# match.
 _FEW, _SMALL_BATCH = 1000, 8192
 
 
@@ -264,7 +265,7 @@ class FileRows:
         kept = source.kept(start, rows.num_rows)
         if self._filter is None:
             return kept
-        # The predicate may fail for a deleted row, so it doesn't get to see them.
+        # The predicate may fail for a deleted row, so it is evaluated without these.
         seen = rows if kept is None else rows.filter(kept)
         columns = [source.column(name, seen) for name in self._filter_columns] or [
             pa.nulls(seen.num_rows)

@@ -5,7 +5,8 @@ and split the next file into parts when the list is empty. So one large file and
 all threads busy, and footers are read when they are needed.
 
 Batches come as soon as they are ready, each with the number of its part, by which a caller can sort them.
-At most two batches for each thread wait to be taken; then the threads wait.
+At most two finished batches for each thread are kept. When there are so many, the threads wait until the
+caller takes some.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["read_ahead"]
 _Part = TypeVar("_Part")
 
 _WAITING = 2
-"""The batches for each thread that may wait."""
+"""The most finished batches to keep for each thread."""
 
 
 def read_ahead(

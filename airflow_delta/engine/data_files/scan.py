@@ -111,7 +111,7 @@ class Scan:
         return pa.Table.from_batches([batch for _, batch in found], self.schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The rows as a stream of Arrow's C interface: what DuckDB, Polars and pandas ask for.
+        """The rows as a stream of Arrow's C interface, which DuckDB, Polars and pandas read.
 
         https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
         """

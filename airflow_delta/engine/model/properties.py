@@ -217,6 +217,15 @@ class TableProperties:
         return self._optional(name, _boolean, "'true' or 'false'")
 
     @property
+    def auto_compact(self) -> bool:
+        """Whether writers compact small files after a commit; false unless set.
+
+        Other values than ``true``, such as ``auto`` of other implementations, don't count.
+        """
+        names = ("delta.autoOptimize", "delta.autoOptimize.autoCompact")
+        return any(self.raw.get(name, "").lower() == "true" for name in names)
+
+    @property
     def parquet_compression_codec(self) -> str | None:
         """How data files are compressed, such as ``zstd``, in lower case; None unless set."""
         expected = f"one of {', '.join(CODECS)}"

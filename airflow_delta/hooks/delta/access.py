@@ -1,9 +1,9 @@
-"""`TableAccess`: from a table's URI and the connections to an open table; the base class of `DeltaHook`.
+"""`TableAccess`: open a table by its URI and the connections; the base class of `DeltaHook`.
 
 The credentials of a table come from
 
 * the connection ``delta_conn_id``, or the connection in front of the bucket in the URI
-  (``s3://<connection>@<bucket>/…``), which must exist; both must not name different ones;
+  (``s3://<connection>@<bucket>/…``). It must exist, and the two must not name different ones;
 * otherwise the default connection of Airflow's provider for the URI's scheme (``aws_default`` for
   ``s3://``, …), if it exists;
 * otherwise the store's own chain of credentials (environment, instance role).
@@ -169,7 +169,7 @@ class TableAccess(BaseHook):
         return named or default_connection_id(uri), uri
 
     def _without_connection(self, connection_id: str, uri: str) -> _Access:
-        """Go on without options if a default connection is missing; a named one must exist."""
+        """Continue without options if a default connection is missing; a named one must exist."""
         if connection_id == self.delta_conn_id or connection_id != default_connection_id(uri):
             raise AirflowNotFoundException(
                 f"the connection {connection_id!r} (delta_conn_id) isn't defined; define it, "

@@ -1,7 +1,7 @@
 """`DeltaHook`: Delta tables for tasks.
 
 Operators, sensors and triggers call it, and get plain dictionaries of text and numbers for XCom. Its
-methods stand in modules by subject: `reading`, `managed`, `maintenance` and `repair`; `access` converts
+methods are in modules by subject: `reading`, `managed`, `maintenance` and `repair`; `access` converts
 connections to storage options. It is the only access from Airflow to the log engine, which it imports
 inside its methods, so that parsing a DAG file is fast.
 """

@@ -26,8 +26,8 @@ class ReadMethods(TableAccess):
         """Find the newest version of a table; None if there is no table (yet).
 
         :param known: an earlier result: one request finds out whether it is still the newest.
-        :param confirm: also check that ``known`` still exists. If a cleanup has deleted it and the commit
-            after it, it would seem to be the newest for ever.
+        :param confirm: also check that ``known`` still exists. If a cleanup has deleted ``known`` and the
+            commit after it, ``known`` would otherwise seem to be the newest for ever.
         """
         from airflow_delta.engine.errors import TableNotFoundError
 

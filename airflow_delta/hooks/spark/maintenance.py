@@ -1,4 +1,4 @@
-"""Have Spark maintain a table."""
+"""Submit Spark jobs that maintain a table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SparkMaintenance:
         if_needed: bool = False,
         backfill_first: bool = False,
     ) -> dict[str, Any]:
-        """Have Spark write a checkpoint, with the arguments of `DeltaHook.checkpoint`.
+        """Write a checkpoint with Spark; the arguments are those of `DeltaHook.checkpoint`.
 
         The job reads only ``_delta_log`` and needs no commit owner, so the version must be backfilled
         first.
@@ -62,9 +62,9 @@ class SparkMaintenance:
         enforce_retention: bool = True,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Have Spark vacuum a table, in mode ``full`` or with an inventory.
+        """Vacuum a table with Spark, in mode ``full`` or with an inventory.
 
-        The arguments are those of `DeltaHook.vacuum`, but for the mode.
+        The arguments are those of `DeltaHook.vacuum`, except the mode.
 
         :param inventory: may also be a directory of Parquet files.
         :returns: the same as `DeltaHook.vacuum`; ``duration_ms`` includes Spark's start.
@@ -89,9 +89,9 @@ class SparkMaintenance:
         return timed_report(table_uri, report, began=began, dry_run=dry_run)
 
     def rewrite(self, table_uri: str, *, feature: str) -> dict[str, Any]:
-        """Have Spark rewrite the data files of a table that use a feature.
+        """Rewrite the data files of a table that use a feature, with Spark.
 
-        The job commits, and may be repeated: it doesn't rewrite a file again.
+        The job commits. It may be repeated, because it doesn't rewrite a file twice.
 
         :param feature: ``deletionVectors``, ``columnMapping`` or ``typeWidening``.
         :returns: ``table_uri``, and the entries of `airflow_delta.spark.rewrite.rewrite.rewrite_report`.

@@ -1,4 +1,4 @@
-"""Have Spark change the rows of a table, exactly once."""
+"""Submit Spark jobs that change the rows of a table, exactly once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SparkRowChanges:
         condition: str,
         user_metadata: str | None,
     ) -> dict[str, Any]:
-        """Give the rows for which a condition is true new values.
+        """Update the rows for which a condition is true.
 
         :param new_values: SQL, numbers, booleans or None, by column.
         :param condition: the condition.
@@ -95,7 +95,7 @@ class SparkRowChanges:
         """Merge the rows of a source into a table.
 
         :param source: the source, see `job_source`.
-        :param on: the condition for rows to match.
+        :param on: the condition by which rows match.
         :param clauses: the clauses, see `airflow_delta.row_changes.clauses.parse_clauses`.
         :param options: other arguments of `airflow_delta.spark.merge`; those that are None are left out.
         :raises DeltaError: the rows can't be merged.

@@ -1,6 +1,6 @@
-"""Watch a table for new versions: one poll for all watchers, and for each what it has reported.
+"""Watch a table for new versions: one poll for all watchers, and a mark for each watcher.
 
-`VersionPoll` finds the newest version; where nothing is new, that takes one request. `VersionWatcher`
+`VersionPoll` finds the newest version; if nothing is new, that takes one request. `VersionWatcher`
 compares it with the `Mark` of a watcher, and describes the new versions. Everything here blocks: triggers
 call it in a thread.
 """
@@ -32,18 +32,22 @@ class VersionPoll:
     """Polls a table for its newest version."""
 
     def __init__(self) -> None:
+        self._table: DeltaTable | None = None
         self._newest: Snapshot | None = None
         self._polls = 0
 
     def look(self, table: DeltaTable) -> Snapshot | None:
         """Find the newest version; None if there is no table.
 
-        :param table: the table; it may be a new object for the same table.
+        :param table: the table. A new object for the same table may have other credentials, so the version
+            is opened again.
         :raises DeltaError: the table can't be read.
         """
         from airflow_delta.engine.errors import TableNotFoundError
 
         self._polls += 1
+        if table is not self._table:
+            self._table, self._newest = table, None
         try:
             if self._newest is None or self._has_news(table, self._newest):
                 self._newest = _open(table)
@@ -59,7 +63,7 @@ class VersionPoll:
         confirm = self._polls % _CONFIRM_EVERY == 0
         if commit_owner(supported_features(newest.protocol), newest.properties) is not None:
             return table.latest_version(newest.version, confirm=confirm) != newest.version
-        # Without an owner, commits are nowhere but in the log. A conversion is a commit in the log, too.
+        # Without an owner, all commits are in the log, also that of a conversion.
         return find_latest_version(table.storage, newest.version, confirm=confirm) != newest.version
 
 
@@ -161,7 +165,7 @@ class VersionWatcher:
             table_id=newest.metadata.id,
             commit=None if last is None else commit_mark(last.raw),
         )
-        # A new history is always reported, because the versions before are void.
+        # A new history is always reported, because events about the former one are obsolete.
         if matched < self._filters.min_new_versions and begin is mark:
             return seen, None
         payload = self._payload(newest, begin, commits, change)
@@ -186,7 +190,7 @@ class VersionWatcher:
         """How many of the versions after ``examined`` pass the filters."""
         number = newest.version - mark.examined
         if len(commits) < number:
-            # Commits that nobody can read any more may have been what the watcher waits for.
+            # Commits that can't be read any more may have passed the filters.
             return number
         found = 0
         for info in commits:
@@ -222,7 +226,7 @@ def _table_change(newest: Snapshot, mark: Mark) -> str | None:
         return "rolled_back" if is_same_id else "recreated"
     if is_same_id:
         return None
-    # With the commit of the mark, it is the same log. Without it nobody knows.
+    # If the log has the commit of the mark, it is the same log. Otherwise that isn't known.
     return "recreated" if found is None else "replaced"
 
 
@@ -245,9 +249,9 @@ def _changes_data(newest: Snapshot, version: int) -> bool:
 
     try:
         content = newest.storage.read(newest.segment.path_of(version))
-    except ObjectNotFoundError:  # Nobody knows.
+    except ObjectNotFoundError:  # It isn't known.
         return True
-    # Line by line and not in Arrow, because the first file of a commit decides as a rule.
+    # Line by line and not in Arrow, because usually the first file of a commit decides.
     for line in content.splitlines():
         if b'"dataChange"' not in line:
             continue

@@ -1,24 +1,18 @@
 """`write_checkpoint`: write a checkpoint with Spark, for logs that are too large for one machine.
 
 1. The driver opens the version with the engine: the non-file actions, and the files of the log segment.
-2. Executors count live files and tombstones, partitioned by a hash of their keys (`action_counts`).
-   The counts must agree with the version checksum, if there is one.
-3. Executors read all columns, shuffle the actions of each file to one partition (`key_shuffle`),
-   reconcile them by the engine's rules, and write sidecars (`action_files`). The driver gets only
-   ``sidecar`` actions (`sidecar_run`).
+2. Executors count live files and tombstones, partitioned by a hash of their keys (`action_counts`). The
+   counts must agree with the version checksum, if there is one.
+3. Executors read all columns, shuffle the actions by ranges of their keys (`key_shuffle`), reconcile them
+   by the engine's rules, and write sidecars (`action_files`). Each sidecar has a range of paths, so the
+   next incremental checkpoint can reuse it. The driver gets only ``sidecar`` actions (`sidecar_run`).
 4. The driver compares them with the counts, and publishes the top level. Readers see nothing before that.
 
-A table without the feature ``v2Checkpoint`` can't have sidecars, and multi-part checkpoints are
-deprecated and unsafe. So its checkpoint is one file: the driver streams the row groups of the
-sidecars into it, with a few of them in memory at a time, and deletes the sidecars.
+For a table without ``v2Checkpoint`` the driver instead streams the row groups of the sidecars into one
+file, and deletes the sidecars. A killed job leaves unreferenced sidecars, which metadata cleanup deletes
+after a day.
 
-Step 3 partitions by key ranges, so that each sidecar has a range of paths. The next incremental
-checkpoint of the local engine can then reuse sidecars that no change touches.
-
-A killed job leaves unreferenced sidecars, which metadata cleanup deletes after a day. The driver
-needs the memory to open the version; with more than 128 MB of commits after the checkpoint, some
-hundred bytes per action in them. A table in a file system must be in one that all machines share;
-for an object store, executors need ``obstore``.
+docs/how-to/maintain-a-table.md says what the machines need.
 """
 
 from __future__ import annotations

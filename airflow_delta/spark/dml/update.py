@@ -180,7 +180,9 @@ class _Update:
             removed_files = removed.num_removed_files + whole.num_rows
             metrics = {
                 "numAddedFiles": len(new_files.adds) + removed.num_added_files,
-                "numRemovedFiles": removed_files,
+                # As Delta Spark counts them: an update removes each file that has such a row, also if it
+                # comes back with a deletion vector.
+                "numRemovedFiles": removed_files + removed.num_vectors_added,
                 "numAddedBytes": new_files.size_in_bytes + removed.num_added_bytes,
                 "numRemovedBytes": removed.num_removed_bytes + (pc.sum(whole["size"]).as_py() or 0),
                 "numDeletionVectorsAdded": removed.num_vectors_added,

@@ -1,16 +1,10 @@
 """Create a Spark scan over exactly the files of a list, without requests to the store.
 
-``spark.read.parquet(*paths)`` can't read the files that a log names: it treats ``{``, ``[`` and
-``*`` in a path as patterns, requests every file from the store again, and starts a job to do so
-from some dozens of files on. But Spark has a file list of its own: where a directory holds
-``_spark_metadata``, the log of a streaming sink, Spark reads the files that this log names,
-wherever they are, and doesn't list. So the list is written as such a log to a temporary directory.
-Spark reads the log completely when the DataFrame is created, and nothing else in the directory.
-
-The log has a JSON object per line. It is built from Arrow columns, without a Python loop over the files.
-
-Spark skips two kinds of files in every list: files whose name begins with ``_`` or ``.``, and empty
-files. They are refused here, because otherwise their rows would be lost.
+``spark.read.parquet(*paths)`` can't read the files that a log names: it treats ``{``, ``[`` and ``*`` in a
+path as patterns, requests every file from the store again, and starts a job to do so from some dozens of
+files on. But Spark reads a list of files if a directory has a ``_spark_metadata``, the log of a streaming
+sink: then it reads the files that this log names, wherever they are, and doesn't list. So the list is
+written as such a log to a temporary directory, which Spark reads when the DataFrame is created.
 """
 
 from __future__ import annotations
@@ -50,7 +44,8 @@ _OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
-# As in Spark's PartitioningAwareFileIndex: a name with "=" is the directory of a partition.
+# Spark skips such files, as it does empty ones. They are refused, because their rows would be lost. As in
+# Spark's PartitioningAwareFileIndex, a name with "=" is the directory of a partition.
 _SKIPPED_NAME = r"(^|/)(\.[^/]*|_[^/=]*)$"
 
 

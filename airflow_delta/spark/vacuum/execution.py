@@ -3,20 +3,15 @@
 It deletes the same files as ``DeltaTable.vacuum``, by the same rules (``engine/maintenance/vacuum/``):
 
 1. Executors list the table's directory (`listing`), or read an inventory (`inventory`).
-2. After that, the driver opens the newest version. Executors reconcile its log, and find the files
-   that the table needs and those that older versions removed (`collect_references`).
-3. Spark partitions found files and references by file name, and executors decide
-   (`classification`). The driver gets the paths of the files to be deleted, and counts of all
-   others. It checks whether the directories of these files belong to other tables, if the listing
-   can't show that.
-4. Executors delete the files in waves. Before each wave the driver checks which files concurrent
-   commits have added again. At the end the progress of the vacuum is recorded.
+2. After that, the driver opens the newest version. Executors reconcile its log, and find the files that the
+   table needs and those that older versions removed (`collect_references`).
+3. Spark partitions found files and references by file name, and executors decide (`classification`). The
+   driver gets the paths of the files to be deleted, and counts of all others. It checks whether these files
+   are in directories of other tables, if the listing can't show that.
+4. Executors delete the files in waves. Before each wave the driver checks which files concurrent commits
+   have added again. At the end the progress of the vacuum is recorded.
 
-The driver needs the memory to open the newest version, and some hundred bytes per file to be deleted. An
-interrupted vacuum does no harm; the next one finds the rest.
-
-Driver and executors use the engine's own storage clients. A table in a file system must be in one that all
-machines share; for an object store, executors need ``obstore``.
+docs/how-to/vacuum-a-table.md says what driver and executors need.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Replaced:
         num_files: the number of files.
         num_bytes: their total size.
         changes_table: whether it removes any rows.
-        more_metrics: further ``operationMetrics`` of an overwrite by condition.
+        more_metrics: the ``operationMetrics`` of an overwrite by condition.
     """
 
     num_files: int = 0
@@ -63,7 +63,7 @@ class Replaced:
     more_metrics: Mapping[str, int] | None = None
 
     def metrics(self, request: WriteRequest) -> dict[str, int]:
-        """The ``operationMetrics`` that an overwrite has beside those of its new files."""
+        """The ``operationMetrics`` of an overwrite that aren't those of the written rows alone."""
         if request.mode != "overwrite":
             return {}
         return {
@@ -127,6 +127,10 @@ def _replace_where(
         deletion.num_removed_bytes,
         changes_table=deletion.changes_table,
         more_metrics={
+            # The output of the commit is, for Delta Spark, also what is written anew.
+            "numFiles": len(files.adds) + removed.num_added_files,
+            "numOutputRows": files.num_rows + removed.num_copied_rows,
+            "numOutputBytes": files.size_in_bytes + removed.num_added_bytes,
             "numAddedChangeFiles": changes,
             "numCopiedRows": removed.num_copied_rows,
             **({} if deletion.num_rows is None else {"numDeletedRows": deletion.num_rows}),

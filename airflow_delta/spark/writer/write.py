@@ -10,6 +10,7 @@
    (`replacement`).
 5. One commit adds and removes the files, with the transaction identifier if there is one. It also creates
    a new table.
+6. If the table asks for it, small files are compacted, in another commit (`auto_compaction`).
 
 If a step before the commit fails, the log isn't changed, and the files are deleted. After a commit
 with unknown outcome they are kept: they may be part of the table.
@@ -32,6 +33,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.spark.dml.conditions import predicate_text
+from airflow_delta.spark.writer.auto_compaction import AutoCompaction, compact_after_write
 from airflow_delta.spark.writer.file_writing import write_new_files
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
 from airflow_delta.spark.writer.replacement import check_replacement, stage_replacement
@@ -62,6 +64,8 @@ class WriteResult:
         written: False if this call committed nothing: an earlier call had committed this transaction
             identifier, the mode is ``ignore`` and the table exists, or there were no rows to append.
         repeated: True if an earlier call had committed this transaction identifier.
+        compaction: the compaction of small files after the write, in commits of its own; None if there was
+            none.
     """
 
     version: int
@@ -71,6 +75,7 @@ class WriteResult:
     num_removed_files: int = 0
     written: bool = True
     repeated: bool = False
+    compaction: AutoCompaction | None = None
 
 
 def write(
@@ -245,7 +250,12 @@ def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> Write
             transaction.set_transaction(app_id, version)
         version = commit_files(transaction, files, {**files.metrics, **removed.metrics(request)})
     return WriteResult(
-        version, len(files.adds), files.num_rows, files.size_in_bytes, removed.num_files
+        version,
+        len(files.adds),
+        files.num_rows,
+        files.size_in_bytes,
+        removed.num_files,
+        compaction=compact_after_write(request.table, target.metadata, files.adds),
     )
 
 

@@ -107,6 +107,10 @@ def test_an_overwrite_by_condition_that_adds_a_column(spark: SparkSession, tmp_p
     write(rows, str(tmp_path), properties=properties)
     new = spark.createDataFrame([(2, 20, 5)], "id int, v int, n int")
     write(new.coalesce(1), str(tmp_path), "overwrite", replace_where="id = 2", merge_schema=True)
+    # The metrics of Delta Spark count what is written anew as output, too.
+    metrics = DeltaTable(str(tmp_path)).history(1)[0].operation_metrics or {}
+    names = ("numFiles", "numOutputRows", "numCopiedRows", "numDeletedRows")
+    assert [metrics[name] for name in names] == ["2", "2", "1", "1"]
     changes = read_changes(spark, str(tmp_path), 1, 1).select("_change_type", "id", "v", "n")
     assert sorted(map(tuple, changes.collect())) == [("delete", 2, 2, None), ("insert", 2, 20, 5)]
     assert set(map(tuple, read_snapshot(spark, str(tmp_path)).collect())) == {

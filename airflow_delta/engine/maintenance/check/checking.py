@@ -7,7 +7,7 @@ depth      looks at                                                      costs
            times of the oldest commits, the commit owner                 small reads
 ``log``    also the content of all commits, of the newest checkpoint     the log is read about twice
            and of compactions; older checkpoints are opened
-``files``  also whether the files of the log exist, what else lies in    a listing of the table, or a
+``files``  also whether the files of the log exist, what else is in      a listing of the table, or a
            the directory, and footers of some files                      request for each file if few
 =========  ============================================================  ================================
 

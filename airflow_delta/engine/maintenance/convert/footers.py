@@ -1,10 +1,10 @@
 """Read the footers of all files in threads: the schema of the table, and the statistics of each file.
 
-A footer is read once, and is gone when its statistics are known. What is kept of a file is a row in Arrow
-columns. Files that one program has written have one schema, which is converted and merged once.
+A footer is read once, and isn't kept after its statistics are computed. Each file leaves only a row in
+Arrow columns. Files of the same program usually have the same schema, which is converted and merged once.
 
-The statistics of a file are those of the columns that the table's properties choose, in the schema as far
-as it is known then. Later files only add columns, so that no column of the choice is missing.
+The statistics of a file cover the columns that the table's properties choose from the schema of the files
+so far. Later files only add columns, so no chosen column is missing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SchemaKey: TypeAlias = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """The files of a table to be.
+    """The files that become a table.
 
     Attributes:
         files: a row for each file, by path: ``path`` (decoded), ``size``, ``modificationTime``,
@@ -215,7 +215,7 @@ def _rows(listed: pa.Table) -> Iterator[_Listed]:
 
 
 def _schema_key(footer: Any) -> _SchemaKey:
-    """What decides the schema of a file, equal for files alike."""
+    """A key that is equal for files with the same schema."""
     known: Mapping[bytes, bytes] = footer.metadata or {}
     # The text without the first line, which has the address of the object.
     text = repr(footer.schema).partition("\n")[2]

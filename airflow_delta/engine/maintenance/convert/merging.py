@@ -1,9 +1,10 @@
 """Merge the schemas of files into that of the table, as the reference implementation does.
 
 * A column that a file lacks is null in its rows. New columns come after the others, also inside structs.
-* ``byte``, ``short`` and ``integer`` become the widest of them: Parquet stores them alike.
-* Any other difference of types is refused: no reader reads both.
-* Names that only differ in case are refused: some readers would take them for one column, others wouldn't.
+* ``byte``, ``short`` and ``integer`` become the widest of them, because Parquet stores them in the same
+  way.
+* Any other difference of types is refused, because no reader reads both types as one column.
+* Names that only differ in case are refused, because only some readers treat them as one column.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The partition values in names of directories, such as ``day=2026-01-31/region=eu/0.parquet``.
+"""Read partition values from names of directories, such as ``day=2026-01-31/region=eu/0.parquet``.
 
 Hive, Spark and others write directories in this way. Some characters of names and values are escaped as
-``%3A``; the bytes are UTF-8. ``__HIVE_DEFAULT_PARTITION__`` stands for null. Other directories don't count.
+``%3A``; the bytes are UTF-8. ``__HIVE_DEFAULT_PARTITION__`` stands for null. Other directories are ignored.
 
-The types of the columns aren't known from the names, so the caller gives them: ``01`` may be a number or a
-text. The values are normalised as a writer of the table writes them (PROTOCOL.md, "Partition Value
+The names don't show the types of the columns, because ``01`` may be a number or a text. So the caller
+gives them. The values are normalised as a writer of the table writes them (PROTOCOL.md, "Partition Value
 Serialization").
 """
 

@@ -1,10 +1,10 @@
 """Plan a conversion: read the directory, and decide what the table will be. Nothing is written.
 
-The schema is that of the files, with the partition columns: where the files hold a column of the same name,
-its place stays; the others come last. All columns are nullable.
+The table has the columns of the files and the partition columns. A partition column that the files contain
+too keeps its position; the others come last. All columns are nullable.
 
-The reference implementation's CONVERT TO DELTA is the model. What differs: names of columns and escapes in
-names of directories count exactly, and empty files stay in the table.
+The model is CONVERT TO DELTA of the reference implementation, with two differences: the case of column
+names and the escapes in names of directories matter, and empty files stay in the table.
 """
 
 from __future__ import annotations

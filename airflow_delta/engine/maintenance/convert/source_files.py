@@ -3,9 +3,9 @@
 A listing follows the rules of the reference implementation: names that begin with ``_`` or ``.`` are
 hidden, unless they are directories of a partition (``_day=1``). All other files must be Parquet.
 
-What would make rows wrong is refused: a symbolic link, which a listing would leave out; another Delta
-table below the directory, whose removed files would come back; the output of a Spark stream, which lists
-the files that count.
+Directories that would result in wrong rows are refused: those with a symbolic link, which a listing would
+leave out; with another Delta table, whose removed files would become rows; and with the output of a Spark
+stream, which has a list of its valid files.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Carry out the plan of an optimization: write the new files in threads, and commit them.
+"""Execute the plan of an optimization: write the new files in threads, and commit them.
 
-A run goes in rounds of some gigabytes. A round writes the new files of its bins, and commits them at once.
-So a run that is stopped has lost one round at most, and the next run goes on.
+A run consists of rounds of some gigabytes. A round writes the new files of its bins, and commits them at
+once. So if a run is stopped, it loses one round at most, and the next run continues.
 
 **Concurrent commits.** Appends never conflict. If another commit removes one of the files of a bin, or
 deletes rows of it, the bin is left out, and its new files are deleted; the others are committed. If the
-schema changes meanwhile, the rest of the run is given up.
+schema changes in the meantime, the run stops.
 
 PROTOCOL.md, "Add File and Remove File": all actions have ``dataChange`` = false, because no row changes.
 """
@@ -61,7 +61,7 @@ class OptimizeResult:
         num_added: the number of new files.
         bytes_added: their total size.
         num_copied: how many new files were made by copying row groups.
-        num_lost: the planned files that aren't rewritten, because others have changed one of their bin.
+        num_lost: the planned files that aren't rewritten, because others have changed a file of their bin.
     """
 
     plan: OptimizePlan
@@ -111,9 +111,9 @@ def execute_optimization(
 
     Raises:
         DataFileError: a data file is damaged, or isn't as in the log. Facts: path.
-        MissingFilesError: a data file doesn't exist. Facts: path.
-        MetadataChangedError, ProtocolChangedError: others have changed the table in a way that new files
-            would have to follow.
+        MissingFilesError: a data file doesn't exist. Facts: path. MetadataChangedError,
+        ProtocolChangedError: others have changed the table so that new files need another
+            form.
         CommitConflictError: others were faster, twenty times in a row.
         CommitOutcomeUnknownError: the store failed; the last commit may have been made.
         DeltaError: the table can't be read or written.

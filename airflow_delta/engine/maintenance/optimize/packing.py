@@ -1,8 +1,8 @@
 """Pack files into bins: files of one partition that become one new file.
 
 As in the reference implementation, the files of a partition are sorted by size, and a bin ends where the
-next file would make it too large. So small files end up together, and a bin and any file of a later one are
-too large for one bin.
+next file would make it too large. So small files are packed together, and no file
+of a later bin of the partition would fit into an earlier one.
 """
 
 from __future__ import annotations

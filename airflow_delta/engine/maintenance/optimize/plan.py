@@ -2,14 +2,14 @@
 
 **Compaction.** A file is a candidate if it is small, or if many of its rows are deleted. Candidates of one
 partition are packed into bins, and each bin becomes one new file of about the target size. So after the run
-the sizes of files lie between the two limits, apart from the rest of each partition. Some bins aren't worth
-it:
+the sizes of files are between the two limits, except for the last file of each partition. Some bins aren't
+rewritten:
 
-* a single file that only is small;
-* files that earlier runs have written for the same target size, which their tag says: otherwise the rest of
-  a partition would be rewritten by every run.
+* a bin with a single file that has few deleted rows;
+* a bin of which earlier runs have written all files for the same target size (`TARGET_SIZE_TAG`): otherwise
+  every run would rewrite the last files of a partition.
 
-A budget of bytes prefers the bins that save most files for their bytes.
+If there is a budget of bytes (``max_bytes``), the bins that save the most files per byte come first.
 
 **Z-order and clustering.** A bin becomes several files, with sorted rows (`sorting.selection`). Other
 sorted files with many deleted rows are bins of their own, which keep their order.
@@ -105,7 +105,7 @@ class OptimizePlan:
 
         Returns:
             ``version``, ``files`` and ``bytes`` to rewrite, ``new_files`` (about), ``partitions``,
-            ``deleted_rows`` that go, ``live_files`` that were considered, ``postponed_files``,
+            ``deleted_rows`` that are removed, ``live_files`` that were considered, ``postponed_files``,
             ``min_file_size`` and ``max_file_size``, ``z_order_by`` and ``cluster_by`` (the names of
             columns), ``full``, and the ``reason`` why nothing is rewritten.
         """

@@ -4,8 +4,8 @@
   missing, the restore is refused, since the table couldn't be read.
 * `find_missing_among_staying`: the files that both versions have. The restore may be worth it all the same,
   so missing ones are only listed in the plan and the result.
-* `check_after_restore`: once more after the commit, for what a vacuum has deleted in between. The commit
-  stands, and the error reports the loss.
+* `check_after_restore`: again after the commit, for files that a vacuum has deleted in between. The commit
+  isn't undone, and the error reports the loss.
 * `check_earlier_restore`: for a retry that finds the commit of an earlier try. So a retry doesn't succeed
   where the first try has failed.
 """
@@ -110,10 +110,10 @@ def check_after_restore(version: int, files: pa.Table, access: FileAccess) -> No
             access.storage.root,
             version,
             missing,
-            problem=f"version {version} is committed and stands, but {{count}} of the files that it "
-            "brought back are gone",
-            remedy="a vacuum has deleted them meanwhile; put them back from a backup, or restore a version "
-            f"that does without them, such as {version - 1}",
+            problem=f"version {version} is committed, but {{count}} of the files that it brought back "
+            "are gone",
+            remedy="a concurrent vacuum has deleted them; put them back from a backup, or restore a "
+            f"version that doesn't need them, such as {version - 1}",
         )
 
 

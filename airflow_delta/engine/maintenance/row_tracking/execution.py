@@ -1,4 +1,4 @@
-"""Enable row tracking: one step after the other, and the table looked at again after each.
+"""Enable row tracking in steps; each step begins with the newest version.
 
 =========================  =============================================================================
 commit                     what it does

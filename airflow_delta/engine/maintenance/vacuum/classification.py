@@ -43,8 +43,7 @@ class KeptFiles:
     Attributes:
         hidden: those that a vacuum never touches (``scope.py``). The table's log isn't counted.
         other_tables: those in the directory of another table. If that needs a request
-        (``other_tables.py``),
-            only those that would be deleted otherwise.
+            (``other_tables.py``), only those that would be deleted otherwise.
         referenced: those that the table needs: for the newest version, or for one whose files were removed
             within the retention.
         young: those that the table doesn't need, but that are younger than the retention. If a needed file

@@ -224,10 +224,11 @@ def _multiple_matches(rows: DataFrame, source: MergeSource, table: str) -> Multi
         matching = source.rows.where(F.col(SOURCE_ROW).isin(two[0])).drop(SOURCE_ROW)
         texts = matching.select(F.substring(F.to_json(F.struct("*")), 1, 500))
         shown = [row[0] for row in texts.collect()]
+    matches = "row of the table matches" if num_rows == 1 else "rows of the table match"
     return MultipleMatchesError(
-        f"{num_rows} rows of the table match several rows of the source, so that it is open which of these "
-        f"they get, for example {' and '.join(shown)}: leave one row for each match in the source, or make "
-        "the condition stricter",
+        f"{num_rows} {matches} several rows of the source, and the merge can't know which of these to use, "
+        f"for example {' and '.join(shown)}: leave one row for each match in the source, or make the "
+        "condition stricter",
         table=table,
         num_rows=num_rows,
         rows=tuple(shown),

@@ -193,6 +193,19 @@ def test_nothing_is_too_young_by_a_millisecond(tmp_path: Path) -> None:
     assert paths(plan(storage)) == ["a", "before"]
 
 
+def test_a_lite_vacuum_leaves_to_the_next_what_is_too_young_by_a_millisecond(
+    tmp_path: Path,
+) -> None:
+    cutoff = NOW_MS - RETENTION_MS
+    removals = [remove("a", deletionTimestamp=cutoff - 1), remove("b", deletionTimestamp=cutoff)]
+    storage = make(tmp_path, [add("a"), add("b"), add("c")], removals)
+    put(tmp_path, "a", "b", "c")
+    first = plan(storage, mode="lite")
+    assert paths(first) == ["a"]
+    execute_vacuum(storage, first)
+    assert "b" in paths(plan(storage, mode="lite", now_ms=NOW_MS + 1))
+
+
 # A checkpoint made now has forgotten tombstones as old as the tests' past; the commits still have them.
 
 

@@ -60,7 +60,7 @@ def test_a_row_that_matches_several(spark: SparkSession, numbers: Path) -> None:
     ]
     for builder in refused:
         with pytest.raises(
-            MultipleMatchesError, match="1 rows of the table match several"
+            MultipleMatchesError, match="1 row of the table matches several"
         ) as found:
             builder.execute()
         shown = [json.loads(row) for row in found.value.facts["rows"]]

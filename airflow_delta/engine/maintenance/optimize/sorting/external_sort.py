@@ -1,11 +1,11 @@
 """Sort rows in bounded memory, and divide them into new files.
 
-Rows come once, in any order, and go into buckets: ranges of keys of some 32 MB. If all rows take no more
-than 64 MB, the buckets are in memory; else they are temporary files. A new file gets several neighbouring
-buckets, which are sorted one after the other.
+Rows are read once, in any order, into buckets: ranges of keys of some 32 MB. If all rows take no more than
+64 MB, the buckets are in memory; otherwise they are temporary files. A new file consists of several
+neighbouring buckets, which are sorted one after the other.
 
-Very many rows have more buckets than files may be open. Then buckets are ranges for several files at first,
-and each is split again before its files are written.
+If there are more buckets than files may be open, each bucket first has the rows of several new files, and
+is split before these files are written.
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ class ExternalSort:
         per_bucket = 1
         if num_pieces > _MOST_OPEN:
             per_bucket = max(1, per_file) * -(-files // _MOST_OPEN)
-        places = np.arange(1, num_pieces) * len(self._sample) // num_pieces
-        self._division = _Division(self._sample[places], max(1, per_file), per_bucket)
+        positions = np.arange(1, num_pieces) * len(self._sample) // num_pieces
+        self._division = _Division(self._sample[positions], max(1, per_file), per_bucket)
         if spills:
             self._folder = self._make_folder(size)
         buckets = self._make_buckets(self._division.num_buckets, held[0].schema, self._folder)

@@ -1,6 +1,6 @@
-"""The sort key of each row: its position on the curve, and below it noise.
+"""The sort key of each row: its position on the curve in the high bits, and random low bits.
 
-The noise is there for rows with equal values: they are spread over as many files as they need.
+The random bits spread rows with equal values over as many files as they need.
 """
 
 from __future__ import annotations

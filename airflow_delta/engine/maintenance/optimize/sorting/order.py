@@ -1,6 +1,6 @@
-"""By which columns the rows of files are sorted: the columns of a Z-order, or the clustering columns.
+"""The columns by which the rows of files are sorted: those of a Z-order, or the clustering columns.
 
-Files show by their tags how they were sorted, so that the next run leaves them alone:
+The tags of files show how they were sorted, so that the next run doesn't sort them again:
 
 ===================  =================================================================================
 ``ZCUBE_ID``         of clustered files: which were sorted together, a *cube*. As in Delta Spark

@@ -1,8 +1,8 @@
-"""The rank of a value among the values of its column: in which of many ranges with equally many rows it is.
+"""The rank of a value in its column: the number of its range, of many ranges with equally many rows.
 
 As in the reference implementation the boundaries of the ranges come from a sample, and null is in the first
-range. A rank counts the boundaries that are less than the value, so that a value that fills several ranges
-is in the first of them.
+range. The rank is the number of boundaries that are less than the value, so a value that fills several
+ranges has the rank of the first of them.
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@
 **Z-order**: all files of a partition, unless all of them were sorted together before, by the same columns.
 
 **Clustering** is incremental, by the rules of the reference implementation. Files that were sorted
-together are a *cube*. A cube of at least 100 GiB is full, and stays. All other files are sorted again with
-those that aren't clustered yet, in bins of up to 150 GiB, each of which becomes a cube. If there is nothing
-but one cube, there is nothing to do. Files of another clustering provider, or clustered by other columns,
-stay; ``full`` takes every file.
+together are a *cube*. A cube of at least 100 GiB is full, and isn't sorted again. All other
+cubes are sorted together with the files that aren't clustered yet, in bins of up to 150 GiB, each of which
+becomes a cube. If there is only one cube and no other file, there is nothing to do. Files of another
+clustering provider, or clustered by other columns, stay as they are; ``full`` sorts every file.
 
 With a budget of bytes, files that aren't clustered come first, then whole cubes, the smallest ones first.
 
-Sorted files that are left alone, and have many deleted rows, are rewritten one by one in their order.
+Sorted files that aren't sorted again, but have many deleted rows, are rewritten one by one in their order.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class _Cubes:
 
     @classmethod
     def of(cls, live: LiveFiles, order: SortOrder) -> _Cubes:
+        """Find the cubes by the tags of the live files."""
         ids, columns = tag_values(live, CUBE_TAG), tag_values(live, CUBE_COLUMNS_TAG)
         provider = live.adds["clusteringProvider"].combine_chunks()
         is_other = pc.fill_null(

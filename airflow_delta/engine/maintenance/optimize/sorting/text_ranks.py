@@ -1,8 +1,8 @@
 """Ranks of texts among boundaries, without a loop over rows.
 
-Texts are compared six bytes at a time. Six bytes make a number, which numpy searches in sorted ones. Only
-texts with the same six bytes as a boundary go on to the next six, as a group with that boundary: the number
-of the group and the bytes are again one number of 64 bits.
+Texts are compared six bytes at a time. Six bytes are a number, which numpy searches in a sorted array. Only
+texts with the same six bytes as a boundary are compared by the next six bytes, as a group with that
+boundary: the number of the group and the bytes are again one number of 64 bits.
 """
 
 from __future__ import annotations

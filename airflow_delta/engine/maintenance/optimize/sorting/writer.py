@@ -2,8 +2,8 @@
 
 1. A sample of all rows, of the sort columns alone, gives the ranks of values, and so the keys of rows.
 2. All rows are read once, with their keys (`external_sort`).
-3. The new files are written, several at once. Some rows that were encoded first show how large files will
-   be, and so how many there should be.
+3. The new files are written, several at once. Some rows are encoded first, to estimate the size of files,
+   and so how many there should be.
 """
 
 from __future__ import annotations
