@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import LONG, STRING, AddFile, DeltaTable, StructField, StructType
+from airflow_delta.engine.data_files import scan
 from airflow_delta.engine.errors import DataFileError, MetadataChangedError, StorageError
 from airflow_delta.engine.maintenance.optimize import execution, rounds
 from airflow_delta.engine.maintenance.optimize.sorting import buckets, external_sort, keys, writer
@@ -273,6 +274,20 @@ def test_a_damaged_file_is_named_and_nothing_is_left(tmp_path: Path, spill: Spil
     assert caught.value.path == "2.parquet"
     assert (data_files(tmp_path / "t"), table.latest_version()) == (before, 1)
     assert spilled(tmp_path) == []
+
+
+@pytest.mark.parametrize("rows_read", [0, 4096])
+def test_files_with_other_rows_than_counted_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_read: int
+) -> None:
+    table = grid_table(tmp_path / "t")
+    before = data_files(tmp_path / "t")
+    monkeypatch.setattr(writer, "count_rows", lambda *_: 4097)
+    if not rows_read:
+        monkeypatch.setattr(scan.Scan, "__iter__", lambda _: iter(()))
+    with pytest.raises(DataFileError, match=f"have {rows_read} rows .* and 4097 by their footers"):
+        table.optimize(z_order_by=["x", "y"])
+    assert (data_files(tmp_path / "t"), table.latest_version()) == (before, 1)
 
 
 def test_a_file_that_is_rewritten_alone_keeps_its_place(tmp_path: Path) -> None:
