@@ -89,7 +89,7 @@ class ExternalSort:
         stack: closes and deletes the temporary files at its end.
 
     Attributes:
-        num_read: how many rows were read.
+        num_read: how many rows were read. If none were, there are no files.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ExternalSort:
         self.num_read = 0
 
     def read(self, scan: Scan) -> None:
-        """Read all rows into buckets.
+        """Read all rows into buckets; call this once, and first.
 
         Raises:
             DeltaError: the rows can't be read; see `Scan`.
@@ -130,8 +130,9 @@ class ExternalSort:
             if held_bytes > _FITS_IN_MEMORY:
                 buckets = self._divide(held, held_bytes, spills=True)
                 held.clear()
-        self._buckets = buckets or self._divide(held, held_bytes, spills=False)
-        self._buckets.finish()
+        if self.num_read:
+            self._buckets = buckets or self._divide(held, held_bytes, spills=False)
+            self._buckets.finish()
 
     @property
     def num_runs(self) -> int:
