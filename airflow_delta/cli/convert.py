@@ -1,4 +1,4 @@
-"""``airflow-delta convert URI``: make a directory of Parquet files a Delta table."""
+"""``airflow-delta convert URI``: convert a directory of Parquet files to a Delta table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["add_parser", "run"]
 def add_parser(subcommands: Any) -> None:
     """Add this subcommand to the command's parser."""
     parser = subcommands.add_parser(
-        "convert", help="make a directory of Parquet files a Delta table, in place"
+        "convert", help="convert a directory of Parquet files to a Delta table, in place"
     )
     add_report_options(parser)
     parser.add_argument(
         "--partition",
         action="append",
         default=[],
-        type=_pair(":"),
+        type=_column_type,
         metavar="COLUMN:TYPE",
         help="a column in the names of subdirectories, such as day:date; may be given more than once, in "
         "the order of the table's partition columns",
@@ -36,7 +36,7 @@ def add_parser(subcommands: Any) -> None:
         "--property",
         action="append",
         default=[],
-        type=_pair("="),
+        type=_property,
         metavar="NAME=VALUE",
         help="a table property; may be given more than once",
     )
@@ -67,17 +67,23 @@ def run(options: argparse.Namespace) -> None:
     print_report(options, result.to_dict())
 
 
-def _pair(separator: str) -> Any:
-    def parse(text: str) -> tuple[str, str]:
-        """Split a text into a name and a value."""
-        name, found, value = text.partition(separator)
-        if not (found and name and value):
-            raise argparse.ArgumentTypeError(
-                f"expected a name, {separator!r} and a value, found {text!r}"
-            )
-        return name, value
+def _column_type(text: str) -> tuple[str, str]:
+    # Names of columns may contain a colon; those of types don't.
+    column, _, kind = text.rpartition(":")
+    return _checked(column, kind, ":", text)
 
-    return parse
+
+def _property(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return _checked(name, value, "=", text)
+
+
+def _checked(name: str, value: str, separator: str, text: str) -> tuple[str, str]:
+    if not (name and value):
+        raise argparse.ArgumentTypeError(
+            f"expected a name, {separator!r} and a value, found {text!r}"
+        )
+    return name, value
 
 
 def _lines(file: Path) -> list[str]:

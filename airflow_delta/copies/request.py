@@ -212,7 +212,7 @@ def check_held_version(request: CopyRequest, version: int | None) -> None:
         raise refusal(
             request,
             f"it holds a copy of version {version}, which is newer than version {request.version} "
-            "(replace_newer replaces it all the same)",
+            "(set replace_newer to replace it)",
         )
 
 

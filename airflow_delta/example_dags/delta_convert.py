@@ -58,6 +58,5 @@ with DAG(
         partition_schema="{{ params.partition_schema | tojson }}",
         properties="{{ params.properties | tojson }}",
     )
-    checkpoint = CheckpointOperator(
-        task_id="checkpoint", table_uri=convert.output["table_uri"], if_needed=True
-    )
+    # Without ``if_needed``, by which a single commit, however large, needs none.
+    checkpoint = CheckpointOperator(task_id="checkpoint", table_uri=convert.output["table_uri"])

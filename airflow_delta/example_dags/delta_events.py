@@ -1,4 +1,4 @@
-"""Report each new version of a Delta table, whoever commits it.
+"""Report each new version of a Delta table, of any writer.
 
 An asset is fixed when the DAG is parsed, so the table is named by an environment variable of Airflow's
 processes, and the connection of its store by another::

@@ -23,7 +23,7 @@ __all__ = ["ConvertToDeltaOperator"]
 
 
 class ConvertToDeltaOperator(TableTask):
-    """Make a directory of Parquet files a Delta table, in place; no data file is touched.
+    """Convert a directory of Parquet files to a Delta table, in place; no data file is changed.
 
     The worker reads the footers of all files, and commits version 0. The commit contains the transaction
     identifier of the task in its DAG run, by which a retry finds it. A directory that is a Delta table

@@ -77,6 +77,8 @@ def with_table_commit(describe: Describe) -> Callable[[_ExecuteT], _ExecuteT]:
     """
 
     def decorate(execute: _ExecuteT) -> _ExecuteT:
+        """Decorate the method."""
+
         @wraps(execute)
         def recorded(self: BaseOperator, context: Context) -> Any:
             """Execute the task, and record its commit."""

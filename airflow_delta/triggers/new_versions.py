@@ -1,4 +1,4 @@
-"""`DeltaTableVersionTrigger`: emit asset events for the new versions of a table, whoever commits them.
+"""`DeltaTableVersionTrigger`: emit asset events for the new versions of a table, of any writer.
 
 All watchers of a table that have the same connections share one poll, which Airflow runs as a shared
 stream. `WatchState` turns its looks into the events of one watcher.

@@ -9,6 +9,7 @@ from benchmarks.jobs import (
     commits,
     managed_commits,
     reading,
+    sorting,
     spark_checkpoints,
     spark_reading,
     spark_row_changes,
@@ -31,4 +32,5 @@ JOBS: tuple[Job, ...] = (
     *managed_commits.JOBS,
     *vacuum.JOBS,
     *cleanup.JOBS,
+    *sorting.JOBS,
 )

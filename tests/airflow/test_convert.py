@@ -122,3 +122,16 @@ def test_partition_columns_have_names_and_types(schema: Any) -> None:
 
 def test_airflows_own_dry_run_still_works() -> None:
     ConvertToDeltaOperator(task_id="convert", table_uri="/t", dry_run=True).dry_run()
+
+
+@pytest.mark.deep
+def test_the_example_dag_converts_and_writes_a_checkpoint(
+    days: Path, airflow_database: Path
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    dag = DagBag().dags["delta_convert"]
+    run = dag.test(run_conf={"table_uri": str(days), "partition_schema": ["day:date"]})
+    assert str(run.state) == "success"
+    assert (days / "_delta_log" / f"{0:020}.checkpoint.parquet").exists()
+    assert sorted(row["id"] for row in rows_by_peer(days)) == [1, 2]

@@ -83,6 +83,14 @@ def test_a_look_at_a_table_with_nothing_new_is_one_request(table: WatchedTable) 
         assert [call.operation for call in storage.calls] == ["head"]
 
 
+def test_a_table_that_is_opened_again_is_read_with_its_new_credentials(table: WatchedTable) -> None:
+    poll = VersionPoll()
+    for opened in (table.open(), table.open()):
+        newest = poll.look(opened)
+        assert newest is not None
+        assert newest.storage is opened.storage
+
+
 def test_a_table_that_appears_later_is_reported_as_a_whole(tmp_path: Path) -> None:
     table = WatchedTable(tmp_path / "later")
     watching = Watching(table)

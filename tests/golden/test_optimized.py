@@ -9,6 +9,11 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError
+from airflow_delta.engine.features.statistics_columns import (
+    columns_with_statistics,
+    has_bounds,
+    leaf_columns,
+)
 from tests.conftest import golden_manifest
 from tests.deep import deep_but_for
 from tests.row_tables import bag
@@ -49,6 +54,28 @@ def test_rows_stay(golden_copy: Callable[[str], Path], name: str) -> None:
     assert (after.schema, after.metadata) == (before.schema, before.metadata)
     again = [table.optimize(), table.optimize(purge=True)]
     assert [each.num_commits for each in again] == [0, 0]
+
+
+@pytest.mark.parametrize("name", deep_but_for(CASES, *(name for name in KEPT[:1] if name in CASES)))
+def test_rows_stay_when_they_are_sorted(golden_copy: Callable[[str], Path], name: str) -> None:
+    table = DeltaTable(str(golden_copy(name)))
+    try:
+        before = table.snapshot()
+        rows = before.to_arrow()
+        leaves = leaf_columns(before.schema)
+        columns = [
+            path
+            for path in columns_with_statistics(leaves, before.properties)
+            if has_bounds(leaves[path]) and path[0] not in before.metadata.partition_columns
+        ]
+        done = table.optimize(z_order_by=sorted(columns)[:4] or ["none"])
+    except DeltaError:
+        return
+    after = table.snapshot()
+    assert after.version == before.version + done.num_commits
+    assert bag(after.to_arrow().to_pylist()) == bag(rows.to_pylist())
+    assert (after.schema, after.metadata) == (before.schema, before.metadata)
+    assert table.optimize(z_order_by=sorted(columns)[:4]).num_commits == 0
 
 
 def is_refused_or_idle(table: DeltaTable) -> bool:

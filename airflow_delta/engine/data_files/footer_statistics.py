@@ -56,6 +56,9 @@ __all__ = [
 PREFIX_CHARACTERS = 32
 """The length to which strings are truncated, as by Delta Spark."""
 
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+"""One encoder for all values: to make one costs more than to encode a value."""
+
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1)
 
@@ -358,6 +361,6 @@ def _put(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 def json_text(value: Any) -> str:
     """Encode JSON with exact decimals; the standard encoder has only floats."""
     if isinstance(value, dict):
-        members = (f"{json.dumps(k, ensure_ascii=False)}:{json_text(v)}" for k, v in value.items())
+        members = (f"{_ENCODE(k)}:{json_text(v)}" for k, v in value.items())
         return "{" + ",".join(members) + "}"
-    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+    return f"{value:f}" if isinstance(value, Decimal) else _ENCODE(value)

@@ -130,7 +130,7 @@ class DeltaTable(
         storage_options: Mapping[str, str] | None = None,
         commit_owners: Mapping[str, CommitOwner] | None = None,
     ) -> ConvertResult:
-        """Make a directory of Parquet files a Delta table, in place: version 0. No data file is touched.
+        """Convert a directory of Parquet files to a Delta table, in place; no data file is changed.
 
         The table has the columns of all files, all nullable, with statistics from their footers. A
         directory that is a Delta table already stays as it is, and the result says so.

@@ -137,7 +137,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         once: tuple[str, int] | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Make a directory of Parquet files a Delta table, in place.
+        """Convert a directory of Parquet files to a Delta table, in place.
 
         :param partition_schema: the types of the partition columns, such as ``{"day": "date"}``.
         :param files: the files that shall be the table, as paths below the directory; None for all.

@@ -32,18 +32,22 @@ class VersionPoll:
     """Polls a table for its newest version."""
 
     def __init__(self) -> None:
+        self._table: DeltaTable | None = None
         self._newest: Snapshot | None = None
         self._polls = 0
 
     def look(self, table: DeltaTable) -> Snapshot | None:
         """Find the newest version; None if there is no table.
 
-        :param table: the table; it may be a new object for the same table.
+        :param table: the table. A new object for the same table may have other credentials, so the version
+            is opened again.
         :raises DeltaError: the table can't be read.
         """
         from airflow_delta.engine.errors import TableNotFoundError
 
         self._polls += 1
+        if table is not self._table:
+            self._table, self._newest = table, None
         try:
             if self._newest is None or self._has_news(table, self._newest):
                 self._newest = _open(table)

@@ -1,4 +1,4 @@
-"""CONVERT TO DELTA: a directory of Parquet files becomes a table in place; no data file is touched.
+"""CONVERT TO DELTA: a directory of Parquet files becomes a table in place; no data file is changed.
 
 * `source_files`: the files: a listing of the directory, or a list of paths;
 * `partition_paths`: the partition values in names of directories, as Hive and Spark write them;

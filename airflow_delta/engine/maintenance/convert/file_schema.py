@@ -60,6 +60,9 @@ _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _SPARK_VERSION = b"org.apache.spark.version"
 _JULIAN = b"org.apache.spark.legacyDateTime"
 
+_DEEPEST = 64
+"""The schema in a log may not be deeper; see `model.schema_json`."""
+
 SCHEMA_KEYS = (_SPARK_SCHEMA, _SPARK_VERSION, _JULIAN, b"ARROW:schema")
 """The keys of the metadata in a footer that decide what `read_file_schema` returns."""
 
@@ -132,6 +135,7 @@ class _Conversion:
         self.unbounded: set[SchemaPath] = set()
 
     def struct(self, fields: Any, path: SchemaPath) -> StructType:
+        """Convert the fields of a struct."""
         return StructType(
             tuple(
                 StructField(field.name, self._type(field.type, (*path, field.name)))
@@ -141,6 +145,8 @@ class _Conversion:
 
     def _type(self, type_: pa.DataType, path: SchemaPath) -> DataType:
         types = pa.types
+        if len(path) > _DEEPEST:
+            raise self._unsupported(path[:1], f"nested {_DEEPEST} times", "flatten the column")
         if isinstance(type_, pa.BaseExtensionType):
             return self._type(type_.storage_type, path)
         if types.is_dictionary(type_):

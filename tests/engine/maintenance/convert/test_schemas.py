@@ -11,7 +11,12 @@ import pyarrow as pa
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.errors import DeltaError, InvalidTableError, UnsupportedFeatureError
+from airflow_delta.engine.errors import (
+    DataFileError,
+    DeltaError,
+    InvalidTableError,
+    UnsupportedFeatureError,
+)
 from tests.engine.maintenance.convert.parquet_folders import adds_of, write_parquet
 
 SPARK = "org.apache.spark.sql.parquet.row.metadata"
@@ -109,6 +114,22 @@ def test_int96_is_a_timestamp(tmp_path: Path) -> None:
 def test_types_that_tables_lack_are_named(tmp_path: Path, column: pa.Array, named: str) -> None:
     write_parquet(tmp_path / "0.parquet", {"c": column})
     with pytest.raises(UnsupportedFeatureError, match=rf"'0\.parquet'.*{named}"):
+        DeltaTable.convert(tmp_path)
+
+
+@pytest.mark.parametrize("depth", [60, 70, 400])
+def test_a_deeply_nested_column_is_converted_or_refused(tmp_path: Path, depth: int) -> None:
+    type_: pa.DataType = pa.int64()
+    for _ in range(depth):
+        type_ = pa.struct([("x", type_)])
+    write_parquet(tmp_path / "0.parquet", pa.table({"c": pa.nulls(1, type_)}))
+    if depth == 60:
+        assert DeltaTable.convert(tmp_path).version == 0
+        assert DeltaTable(tmp_path).snapshot().schema.names == ("c",)
+        return
+    # Arrow itself refuses the deeper one.
+    kind = UnsupportedFeatureError if depth == 70 else DataFileError
+    with pytest.raises(kind, match="nested"):
         DeltaTable.convert(tmp_path)
 
 

@@ -89,7 +89,7 @@ class ExternalSort:
         stack: closes and deletes the temporary files at its end.
 
     Attributes:
-        num_read: how many rows were read.
+        num_read: how many rows were read. If none were, there are no files.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ExternalSort:
         self.num_read = 0
 
     def read(self, scan: Scan) -> None:
-        """Read all rows into buckets.
+        """Read all rows into buckets; call this once, and first.
 
         Raises:
             DeltaError: the rows can't be read; see `Scan`.
@@ -130,8 +130,9 @@ class ExternalSort:
             if held_bytes > _FITS_IN_MEMORY:
                 buckets = self._divide(held, held_bytes, spills=True)
                 held.clear()
-        self._buckets = buckets or self._divide(held, held_bytes, spills=False)
-        self._buckets.finish()
+        if self.num_read:
+            self._buckets = buckets or self._divide(held, held_bytes, spills=False)
+            self._buckets.finish()
 
     @property
     def num_runs(self) -> int:
@@ -165,8 +166,8 @@ class ExternalSort:
         per_bucket = 1
         if num_pieces > _MOST_OPEN:
             per_bucket = max(1, per_file) * -(-files // _MOST_OPEN)
-        places = np.arange(1, num_pieces) * len(self._sample) // num_pieces
-        self._division = _Division(self._sample[places], max(1, per_file), per_bucket)
+        positions = np.arange(1, num_pieces) * len(self._sample) // num_pieces
+        self._division = _Division(self._sample[positions], max(1, per_file), per_bucket)
         if spills:
             self._folder = self._make_folder(size)
         buckets = self._make_buckets(self._division.num_buckets, held[0].schema, self._folder)

@@ -45,7 +45,9 @@ def sample_rows(scan: Scan, paths: Sequence[SchemaPath], num_rows: int) -> list[
         DeltaError: a file can't be read; see `Scan`.
     """
     chance = np.random.default_rng(num_rows)
-    parts: list[list[pa.Array]] = [[] for _ in paths]
+    none = [pa.nulls(0, field.type) for field in scan.schema]
+    empty = pa.RecordBatch.from_arrays(none, schema=scan.schema)
+    parts = [[column_at(empty, path)] for path in paths]
     for rows in scan:
         chosen = None
         if num_rows > SAMPLE_ROWS:

@@ -50,6 +50,7 @@ class _Cubes:
 
     @classmethod
     def of(cls, live: LiveFiles, order: SortOrder) -> _Cubes:
+        """Find the cubes by the tags of the live files."""
         ids, columns = tag_values(live, CUBE_TAG), tag_values(live, CUBE_COLUMNS_TAG)
         provider = live.adds["clusteringProvider"].combine_chunks()
         is_other = pc.fill_null(

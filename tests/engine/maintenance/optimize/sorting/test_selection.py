@@ -108,6 +108,13 @@ def test_files_that_are_not_clustered_join_the_cubes_that_are_not_full(tmp_path:
     assert chosen(table, full=True)[0] == [[0, 1, 2, 3, 4, 5], [6]]
 
 
+def test_the_health_of_a_table_has_the_gain_of_clustering(tmp_path: Path) -> None:
+    gain = clustered(tmp_path, [{"size": 1000} for _ in range(5)]).health().optimize
+    assert (gain.num_files, gain.size_in_bytes) == (4, 5000)
+    gain = clustered(tmp_path / "cube", [cube("one"), cube("one")]).health().optimize
+    assert (gain.num_files, gain.size_in_bytes) == (0, 0)
+
+
 def test_a_single_cube_stays(tmp_path: Path) -> None:
     table = clustered(tmp_path, [cube("one"), {**cube("one"), **deleted(5)}])
     assert chosen(table) == ([], 0)
@@ -278,9 +285,7 @@ def test_wrong_arguments_are_refused(
 
 def test_a_clustered_table_has_no_z_order(tmp_path: Path) -> None:
     table = clustered(tmp_path, [])
-    with pytest.raises(
-        InvalidArgumentError, match="the table is clustered, so its files are sorted"
-    ):
+    with pytest.raises(InvalidArgumentError, match="which takes the place of a Z-order"):
         table.optimize(z_order_by=["a"])
     with pytest.raises(InvalidArgumentError, match="full=True and purge exclude each other"):
         table.optimize(full=True, purge=True)

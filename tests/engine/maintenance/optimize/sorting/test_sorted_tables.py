@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import LONG, STRING, AddFile, DeltaTable, StructField, StructType
-from airflow_delta.engine.errors import MetadataChangedError, StorageError
+from airflow_delta.engine.data_files import scan
+from airflow_delta.engine.errors import DataFileError, MetadataChangedError, StorageError
 from airflow_delta.engine.maintenance.optimize import execution, rounds
 from airflow_delta.engine.maintenance.optimize.sorting import buckets, external_sort, keys, writer
 from airflow_delta.engine.transaction.file_rows import add_actions
@@ -258,6 +259,35 @@ def test_too_little_space_is_refused_before_it_is_used(
     with pytest.raises(StorageError, match=r"has 1,000 bytes left: choose another by .* TMPDIR"):
         table.optimize(z_order_by=["x", "y"])
     assert spilled(tmp_path) == []
+
+
+def test_a_damaged_file_is_named_and_nothing_is_left(tmp_path: Path, spill: Spill) -> None:
+    spill()
+    table = grid_table(tmp_path / "t")
+    path = tmp_path / "t" / "2.parquet"
+    data = bytearray(path.read_bytes())
+    data[200:400] = bytes(200)
+    path.write_bytes(data)
+    before = data_files(tmp_path / "t")
+    with pytest.raises(DataFileError) as caught:
+        table.optimize(z_order_by=["x", "y"])
+    assert caught.value.path == "2.parquet"
+    assert (data_files(tmp_path / "t"), table.latest_version()) == (before, 1)
+    assert spilled(tmp_path) == []
+
+
+@pytest.mark.parametrize("rows_read", [0, 4096])
+def test_files_with_other_rows_than_counted_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_read: int
+) -> None:
+    table = grid_table(tmp_path / "t")
+    before = data_files(tmp_path / "t")
+    monkeypatch.setattr(writer, "count_rows", lambda *_: 4097)
+    if not rows_read:
+        monkeypatch.setattr(scan.Scan, "__iter__", lambda _: iter(()))
+    with pytest.raises(DataFileError, match=f"have {rows_read} rows .* and 4097 by their footers"):
+        table.optimize(z_order_by=["x", "y"])
+    assert (data_files(tmp_path / "t"), table.latest_version()) == (before, 1)
 
 
 def test_a_file_that_is_rewritten_alone_keeps_its_place(tmp_path: Path) -> None:
