@@ -126,7 +126,10 @@ def test_an_optional_template_that_says_something_counts() -> None:
     pin = {"task_id": "t", "table_uri": "/data/t"}
     task = TimeTravelSnapshotOperator(**pin, target_uri=optional("{{ params.table }}"))
     assert rendered(task).target_uri == "/data/t"
-    with pytest.raises(ArgumentError, match="version: expected a version such as 24, found '2g'"):
+    with pytest.raises(
+        ArgumentError,
+        match="version: expected a version such as 24, or 'triggering_event', found '2g'",
+    ):
         rendered(TimeTravelSnapshotOperator(**pin, version=optional("{{ params.memory }}")))
 
 
