@@ -100,7 +100,7 @@ def test_many_hostile_tables(templates: Path, first: int) -> None:
         report = runner.run(range(first, first + BLOCK))
     check(report)
     assert report.cases == BLOCK
-    assert len(report.mutations) > 0.9 * len(MUTATIONS)
+    assert len(report.mutations) > 0.8 * len(MUTATIONS)
     # Each operation was asked of a few.
     asked = Counter[str]()
     for answer, count in report.answers.items():
