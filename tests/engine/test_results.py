@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import (
@@ -195,6 +197,10 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     keep(DeltaTable(root / "t").repair_statistics(), DeltaTable(root / "t").maintenance_status())
     optimized = DeltaTable(root / "t").optimize(dry_run=True)
     keep(optimized, optimized.plan, DeltaTable(root / "t").health())
+    (root / "converted").mkdir()
+    pq.write_table(pa.table({"id": [1]}), root / "converted" / "a.parquet")
+    for dry_run in (True, False, False):
+        keep(DeltaTable.convert(root / "converted", dry_run=dry_run))
     keep(VerifyResult(1, ("metadata",), (Difference("metadata", snapshot.metadata, None),)))
     by_class: dict[str, list[Any]] = {}
     for result in found:
