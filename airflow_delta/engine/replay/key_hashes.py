@@ -38,10 +38,9 @@ _WORD = 8
 _LANES = 4
 _LONGEST = 4096
 """In bytes. The loop adds one word at a time, so a longer key, such as one with a large inline deletion
-vector,
-would cost one iteration for every eight bytes. So it is hashed by its length and its BLAKE2b digest of 512
-bits, with a secret of the process. That is as good as hashing the key itself, unless two keys share a
-digest; no way to this is known that is more likely than chance, 2**-512."""
+vector, would cost one iteration for every eight bytes. So it is hashed by its length and its BLAKE2b digest
+of 512 bits, with a secret of the process. That is as good as hashing the key itself, unless two keys share
+a digest; no way to this is known that is more likely than chance, 2**-512."""
 _DIGEST = 64
 _SHORT = 512
 """In bytes; for longer keys, rows of equal length would take more memory than the keys."""

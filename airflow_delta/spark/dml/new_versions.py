@@ -15,8 +15,7 @@ __all__ = ["write_new_versions"]
 
 _FEW_ROWS = 1_000_000
 """Up to so many rows are shuffled, which costs little. Otherwise each task that has found some of them
-would
-write a small file."""
+would write a small file."""
 
 
 def write_new_versions(

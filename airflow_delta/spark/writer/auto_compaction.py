@@ -2,12 +2,12 @@
 
 Delta Spark does so after a write to a table with ``delta.autoOptimize.autoCompact``. It counts the files of
 a partition in the memory of its process, so that the first write of each process compacts. Here the live
-files are counted, whoever has written them: a partition with 50 small files is compacted. Small means less
-than half of ``delta.targetFileSize``, or of 128 MiB.
+files of all writers are counted: a partition with 50 small files is compacted. Small means less than half
+of ``delta.targetFileSize``, or of 128 MiB.
 
-The driver does it after the commit, as `DeltaTable.optimize`. If it fails, the rows are written all the
-same. Tables with clustering columns are left out: there an optimization may sort 100 GiB again, which is no
-work for a driver after a write.
+The driver does it after the commit, as `DeltaTable.optimize`. If it fails, the rows stay written. Tables
+with clustering columns are left out: there an optimization may sort 100 GiB again, which is no work for a
+driver after a write.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def write_table(
             # Perhaps an earlier try of the same write, which went on, was faster.
             if txn and (earlier := _earlier_commit(request, txn)) is not None:
                 return earlier
-            # The values of identity columns follow the high water mark, so the rows are made anew.
+            # The values of identity columns follow the high water mark, so the rows are computed again.
             is_moved_mark = isinstance(error, MetadataChangedError) and identity_columns(
                 target.schema
             )
