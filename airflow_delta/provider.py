@@ -59,6 +59,7 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "cli": ["airflow_delta.airflow_command.get_delta_commands"],
         "connection-types": [_store_connection(), _commit_owner_connection()],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from airflow_delta.cli.options import VERSION_NUMBER, dry_run_option, json_option, subcommand
+from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_report
 from airflow_delta.cli.target import Target, table_options
 
@@ -48,5 +49,8 @@ def compact_log(
     Raises:
         DeltaError: the range can't be read, or its compaction can't be written.
     """
-    result = target.open().compact_log(start, end, backfill_first=backfill_first, dry_run=dry_run)
+    with progress("compact-log", is_shown=not as_json):
+        result = target.open().compact_log(
+            start, end, backfill_first=backfill_first, dry_run=dry_run
+        )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from airflow_delta.cli.options import at_most_one, json_option, subcommand
+from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_how_to_delete, print_report
 from airflow_delta.cli.target import Target, table_options
 
@@ -48,9 +49,10 @@ def drop_feature(
     """
     at_most_one(yes=yes, dry_run=dry_run)
     only_plan = dry_run or (truncate_history and not yes)
-    result = target.open().drop_feature(
-        feature, truncate_history=truncate_history, dry_run=only_plan
-    )
+    with progress("drop-feature", is_shown=not as_json):
+        result = target.open().drop_feature(
+            feature, truncate_history=truncate_history, dry_run=only_plan
+        )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=only_plan)
     print_how_to_delete(yes=not only_plan, dry_run=dry_run, as_json=as_json)
     return 0 if result.status in ("dropped", "planned") else NOT_YET

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import click
 
+from airflow_delta.cli.options import CommandGroup
 from airflow_delta.engine.version import VERSION
 
 __all__ = ["PROGRAM", "SUBCOMMANDS", "airflow_delta"]
@@ -15,6 +16,9 @@ PROGRAM = "airflow-delta"
 SUBCOMMANDS = (
     "describe",
     "history",
+    "files",
+    "scan",
+    "diff",
     "commits",
     "doctor",
     "health",
@@ -23,15 +27,17 @@ SUBCOMMANDS = (
     "backfill",
     "cleanup",
     "convert",
+    "alter",
     "optimize",
     "vacuum",
     "restore",
     "drop-feature",
+    "completion",
 )
 """The subcommands, in the order of ``--help``; each is a module with a function of its name."""
 
 
-class _Subcommands(click.Group):
+class _Subcommands(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(SUBCOMMANDS)
 
@@ -42,15 +48,6 @@ class _Subcommands(click.Group):
         command = getattr(import_module(f"airflow_delta.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        # click would quote the first argument, which may be a misplaced storage option.
-        if args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
-            found = args[0] if args[0].isidentifier() else "something else"
-            ctx.fail(f"expected a subcommand, found {found}: {', '.join(SUBCOMMANDS)}")
-        return super().resolve_command(ctx, args)
 
 
 @click.group(

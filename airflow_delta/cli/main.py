@@ -17,7 +17,9 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import shell_complete
 
+from airflow_delta.cli.completion import COMPLETE_VARIABLE
 from airflow_delta.cli.group import PROGRAM, airflow_delta
 from airflow_delta.cli.output import (
     print_error,
@@ -46,6 +48,8 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
     Raises:
         SystemExit: the command line is wrong, or contains ``--help``.
     """
+    if instruction := os.environ.get(COMPLETE_VARIABLE):
+        return shell_complete(airflow_delta, {}, PROGRAM, COMPLETE_VARIABLE, instruction)
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in words
     try:

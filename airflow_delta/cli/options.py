@@ -15,6 +15,7 @@ __all__ = [
     "HOURS",
     "POSITIVE",
     "VERSION_NUMBER",
+    "CommandGroup",
     "PairType",
     "Subcommand",
     "at_most_one",
@@ -30,6 +31,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MOST_HOURS = 1e9
+
+
+class CommandGroup(click.Group):
+    """A group of commands. An unknown command is an error that doesn't quote a misplaced option."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first argument names.
+
+        Raises:
+            click.UsageError: there is none.
+        """
+        known = self.list_commands(ctx)
+        if not ctx.resilient_parsing and args[0] not in known and not args[0].startswith("-"):
+            is_word = args[0].replace("-", "").isalnum()
+            found = repr(args[0]) if is_word else "something else"
+            ctx.fail(f"expected one of {', '.join(known)}, found {found}")
+        return super().resolve_command(ctx, args)
 
 
 class Subcommand(click.Command):

@@ -25,8 +25,10 @@ __all__ = [
     "hide",
     "print_error",
     "print_json",
+    "print_json_row",
     "print_line",
     "print_note",
+    "print_script",
     "print_usage_error",
     "warnings_as_lines",
 ]
@@ -67,6 +69,16 @@ def print_json(facts: Mapping[str, Any], *, indent: int | None = 2) -> None:
     """
     uris = {name: without_password(facts[name]) for name in ("table_uri",) if name in facts}
     print(json.dumps({**facts, **uris}, indent=indent))
+
+
+def print_json_row(row: Mapping[str, Any]) -> None:
+    """Print a row of a table as a JSON object, in a line of its own; nothing is removed from it."""
+    print(json.dumps(row))
+
+
+def print_script(text: str) -> None:
+    """Print a text of this package as it is, with its line breaks."""
+    print(text)
 
 
 def print_error(error: DeltaError, *, as_json: bool) -> None:

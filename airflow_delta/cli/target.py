@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from airflow_delta.cli.options import PairType
 from airflow_delta.cli.output import hide
@@ -144,6 +145,14 @@ def table_options(*, outside: bool = False) -> Callable[[Callable[..., Any]], Ca
     return decorate
 
 
+def _complete_directory(
+    ctx: click.Context,  # noqa: ARG001 - click's signature
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[CompletionItem[str]]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
 _ALLOWED_OUTSIDE = click.option(
     "--allowed-outside",
     multiple=True,
@@ -169,7 +178,8 @@ _PARAMETERS = (
         f"secrets into the environment variable {OPTIONS_VARIABLE} instead, a JSON object: other users of "
         "the machine can see command lines.",
     ),
-    click.argument("uri", metavar="URI"),
+    # A shell completes the names of directories; there is nothing to complete in a URI.
+    click.argument("uri", metavar="URI", shell_complete=_complete_directory),
 )
 
 

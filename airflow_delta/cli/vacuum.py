@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from airflow_delta.cli.options import HOURS, at_most_one, json_option, subcommand, yes_option
+from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_how_to_delete, print_report
 from airflow_delta.cli.target import Target, table_options
 
@@ -58,12 +59,13 @@ def vacuum(
     """
     at_most_one(lite=lite, inventory=inventory)
     at_most_one(yes=yes, dry_run=dry_run)
-    result = target.open().vacuum(
-        retention_hours=retention_hours,
-        mode="lite" if lite else "full",
-        inventory=inventory,
-        enforce_retention=not ignore_retention,
-        dry_run=not yes,
-    )
+    with progress("vacuum", is_shown=not as_json):
+        result = target.open().vacuum(
+            retention_hours=retention_hours,
+            mode="lite" if lite else "full",
+            inventory=inventory,
+            enforce_retention=not ignore_retention,
+            dry_run=not yes,
+        )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=not yes)
     print_how_to_delete(yes=yes, dry_run=dry_run, as_json=as_json)

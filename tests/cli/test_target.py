@@ -44,6 +44,7 @@ def test_a_malformed_environment_variable_isnt_quoted(
         ["describe", "/t", "--storage-option", "password=x", SECRET, SECRET],
         [f"password={SECRET}", "describe", "/t"],
         ["--storage-option", f"password={SECRET}", "describe", "/t"],
+        ["alter", f"password={SECRET}", "/t"],
         ["describe", "/t", "--version", "x", "--storage-option", f"password={SECRET}"],
     ],
 )
