@@ -38,13 +38,17 @@ class SparkRowChanges:
     ) -> dict[str, Any]:
         """Write the rows of a source.
 
+        The result also has ``compaction``: what the compaction after the write did, as the attributes of
+        `AutoCompaction`; None if there was none, or an earlier try has made the commit.
+
         :param source: the source, see `job_source`.
         :param mode: the mode of the write.
         :param options: other arguments of `airflow_delta.spark.write`; those that are None are left out.
         :raises DeltaError: the rows can't be written.
         :raises AirflowException: the job failed.
         """
-        return self._commit_rows("write", table_uri, source, {"mode": mode, **options})
+        result = self._commit_rows("write", table_uri, source, {"mode": mode, **options})
+        return {"compaction": None, **result}
 
     def delete(
         self, table_uri: str, *, condition: str, user_metadata: str | None
@@ -145,6 +149,7 @@ class SparkRowChanges:
             "committed": committed,
             "repeated": report["repeated"],
             "metrics": self._metrics(table_uri, version) if committed else {},
+            **{name: value for name, value in report.items() if name == "compaction"},
         }
 
     def _run(
