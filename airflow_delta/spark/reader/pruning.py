@@ -124,6 +124,11 @@ def _contrary(spark: SparkSession, condition: Tree) -> Tree:
             joined = expressions.And if form == "And" else expressions.Or
             parts = map(expressions.Not, operands(condition.child(), form))
             return reduce(joined, [_contrary(spark, part) for part in parts])
+        case "Between":
+            tested = condition.input()
+            least = expressions.GreaterThanOrEqual(tested, condition.lower())
+            most = expressions.LessThanOrEqual(tested, condition.upper())
+            return expressions.Or(_contrary(spark, least), _contrary(spark, most))
         case _ if is_fixed(condition, spark):
             return expressions.Or(expressions.Not(condition), _is_null(spark, condition))
         case _:

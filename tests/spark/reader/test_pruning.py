@@ -94,7 +94,7 @@ WHOLE = {
     "NOT (id >= 10 AND p <> 'q1')": 3,
     "small = 3 OR id > 49": 2,
     "small = 4": 0,
-    "small = 4 OR small IS NULL": 2,
+    "small = 4 OR small IS NULL": 1,
     "word > 'w0' OR id < 0": 4,
     "id > 35 OR upper(word) = 'W03'": 2,
     "id > 35 OR rand() < 0": 2,
