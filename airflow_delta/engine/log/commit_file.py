@@ -74,7 +74,8 @@ def read_commit_info(
 
     Raises:
         ObjectNotFoundError: there is no such commit, or no longer.
-        CorruptLogError: the commit is empty, begins with a long line with NUL characters, or its ``commitInfo`` is broken.
+        CorruptLogError: the commit is empty, begins with a long line with NUL characters, or
+            its ``commitInfo`` is broken.
         StorageError: the store failed.
     """
     path = commit_path(version) if path is None else path
@@ -251,7 +252,9 @@ def _find(data: bytes, *, version: int, path: str, table: str) -> Mapping[str, A
         try:
             action = json.loads(data[start : end if end >= 0 else None])
         except (ValueError, RecursionError) as error:
-            raise _broken(f"has a commitInfo that is not valid JSON ({error})", version, path, number, table) from error
+            raise _broken(
+                f"has a commitInfo that is not valid JSON ({error})", version, path, number, table
+            ) from error
         except MemoryError as error:
             raise larger_than_memory(len(data), version=version, path=path, table=table) from error
         info = action.get("commitInfo") if isinstance(action, dict) else None

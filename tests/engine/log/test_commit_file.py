@@ -105,7 +105,7 @@ def test_a_broken_one_is_an_error(read, lines, message):
 def test_a_hole_is_not_read_to_its_end(start: bytes):
     log = holding(start + bytes(10_000_000))
     storage = Counting(log)
-    with pytest.raises(CorruptLogError, match="line 1 of .* NUL"):
+    with pytest.raises(CorruptLogError, match=r"line 1 of .* NUL"):
         read_commit_info(storage, 0)
     assert len(storage.calls) == 1
 
