@@ -64,7 +64,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "schemes": ["delta+file", "delta+s3", "delta+gs", "delta+abfss", "delta+hdfs"],
                 "handler": None,
-                "to_openlineage_converter": "airflow_delta.hooks.lineage.collector.convert_asset",
+                "to_openlineage_converter": "airflow_delta.hooks.lineage.asset_uris.convert_asset",
             }
         ],
         "connection-types": [_store_connection(), _commit_owner_connection()],

@@ -36,7 +36,7 @@ class LineageTask(BaseOperator):
 
     _lineage: Lineage | None = None
 
-    def datasets(self, result: Result) -> Lineage:
+    def datasets(self, result: Result, /) -> Lineage:
         """The datasets that the task reads and writes; see `airflow_delta.operators.lineage_rules`.
 
         :param result: the task's result; None before its end, and if it failed.
@@ -94,7 +94,7 @@ def _collect(task: LineageTask, find: Callable[[LineageTask], Lineage]) -> Linea
     try:
         found = find(task)
         return TableColumns(task.hook()).add(found)
-    except Exception:
+    except Exception:  # Whatever it is, the work of the task is done.
         task.log.warning(
             "the lineage of the task is incomplete; this doesn't change its result", exc_info=True
         )

@@ -1,10 +1,7 @@
 """Report to Airflow which tables a hook reads and writes, for tasks of the user's own code.
 
 Airflow's provider for OpenLineage makes datasets of the assets that hooks have reported, if the operator of
-the task, such as that of ``@task``, reports none itself. It knows an asset's dataset only if a provider has
-registered the scheme of the asset's URI. The assets of tables have schemes of their own here, such as
-``delta+s3``, with this package's converter. So they become datasets with their versions, and no other
-provider is needed.
+the task, such as that of ``@task``, reports none itself. `asset_uris` describes the assets of tables.
 """
 
 from __future__ import annotations
@@ -13,25 +10,18 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
-from airflow_delta.hooks.lineage.datasets import LineageDataset
+from airflow_delta.hooks.lineage.asset_uris import PREFIX, SCHEMES, TABLE_URI, VERSION
 from airflow_delta.hooks.table_locations import canonical_uri
 from airflow_delta.version_compat import hook_lineage_collector
 
 if TYPE_CHECKING:
-    from openlineage.client.event_v2 import Dataset
-
     from airflow_delta.hooks.delta.access import TableAccess
 
-__all__ = ["SCHEMES", "Direction", "collect_table", "collects", "convert_asset"]
+__all__ = ["Direction", "collect_table", "collects"]
 
 Direction: TypeAlias = Literal["input", "output"]
 """Whether a table is read or written."""
 
-_PREFIX = "delta+"
-SCHEMES = tuple(_PREFIX + scheme for scheme in ("file", "s3", "gs", "abfss", "hdfs"))
-"""The schemes of the assets, as `airflow_delta.provider` registers them."""
-
-_URI, _VERSION = "table_uri", "version"
 _COMMITS = ("commits", "committed", "converted", "num_commits", "repeated")
 """The entries of reports that say whether there is a commit."""
 
@@ -51,12 +41,12 @@ def collect_table(
     try:
         collector = hook_lineage_collector()
         uri = canonical_uri(table_uri)
-        if collector is None or not (_PREFIX + uri).startswith(SCHEMES):
+        if collector is None or not (PREFIX + uri).startswith(SCHEMES):
             return
         add = collector.add_input_asset if direction == "input" else collector.add_output_asset
-        add(context=hook, uri=_PREFIX + uri, asset_extra={_URI: uri, _VERSION: version})
+        add(context=hook, uri=PREFIX + uri, asset_extra={TABLE_URI: uri, VERSION: version})
         hook.reported_tables.add(table_uri)
-    except Exception:
+    except Exception:  # Whatever it is, the work on the table is done.
         hook.log.warning("%s isn't in the lineage of the task", table_uri, exc_info=True)
 
 
@@ -85,15 +75,3 @@ def collects(direction: Direction) -> Callable[[_MethodT], _MethodT]:
         return cast("_MethodT", collected)
 
     return decorate
-
-
-def convert_asset(asset: Any, lineage_context: Any) -> Dataset:  # noqa: ARG001  (Airflow's signature)
-    """Convert the asset of a table to a dataset of OpenLineage.
-
-    :param asset: the asset.
-    :param lineage_context: the hook that has reported it.
-    """
-    from airflow_delta.hooks.lineage.facets import input_dataset
-
-    uri = asset.extra.get(_URI) or asset.uri.removeprefix(_PREFIX)
-    return input_dataset(LineageDataset(uri, asset.extra.get(_VERSION)))

@@ -8,6 +8,8 @@ https://openlineage.io/docs/spec/facets/dataset-facets
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
 from openlineage.client.facet_v2 import (
@@ -23,28 +25,35 @@ from openlineage.client.facet_v2 import (
 
 from airflow_delta.hooks.lineage.datasets import Column, Lineage, LineageDataset, dataset_name
 
-__all__ = ["input_dataset", "operator_lineage", "output_dataset"]
+__all__ = ["operator_lineage", "plain_dataset"]
 
 
-def operator_lineage(lineage: Lineage) -> OperatorLineage[Dataset, DatasetFacet]:
+def operator_lineage(lineage: Lineage) -> OperatorLineage[Any, Any]:
     """The lineage of a task as its operator returns it to Airflow's provider.
 
     :param lineage: the datasets.
     """
     return OperatorLineage(
-        inputs=[input_dataset(dataset) for dataset in lineage.inputs],
-        outputs=[output_dataset(dataset) for dataset in lineage.outputs],
+        inputs=[_input_dataset(dataset) for dataset in lineage.inputs],
+        outputs=[_output_dataset(dataset) for dataset in lineage.outputs],
     )
 
 
-def input_dataset(dataset: LineageDataset) -> InputDataset:
-    """A dataset that is read."""
+def plain_dataset(dataset: LineageDataset) -> Dataset:
+    """A dataset, without what is special to an input or an output.
+
+    :param dataset: the dataset.
+    """
+    namespace, name = dataset_name(dataset.uri)
+    return Dataset(namespace=namespace, name=name, facets=_facets(dataset))
+
+
+def _input_dataset(dataset: LineageDataset) -> InputDataset:
     namespace, name = dataset_name(dataset.uri)
     return InputDataset(namespace=namespace, name=name, facets=_facets(dataset))
 
 
-def output_dataset(dataset: LineageDataset) -> OutputDataset:
-    """A dataset that is written."""
+def _output_dataset(dataset: LineageDataset) -> OutputDataset:
     namespace, name = dataset_name(dataset.uri)
     statistics: dict[str, OutputDatasetFacet] = {}
     if (written := dataset.written) is not None:

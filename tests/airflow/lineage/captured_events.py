@@ -26,8 +26,8 @@ class CapturedEvents:
         return [
             {
                 "type": event["eventType"],
-                "inputs": [plain(dataset) for dataset in event["inputs"]],
-                "outputs": [plain(dataset) for dataset in event["outputs"]],
+                "inputs": [plain(dataset) for dataset in event.get("inputs", [])],
+                "outputs": [plain(dataset) for dataset in event.get("outputs", [])],
             }
             for event in events
             if event["job"]["name"].rpartition(".")[2] == task_id
@@ -66,6 +66,8 @@ def capture_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     transport = {"type": "file", "log_file_path": str(file), "append": True}
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__NAMESPACE", "lake")
+    # The process that it forks for each event is killed after this time.
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT", "120")
     monkeypatch.setattr(
         plugins_manager, "get_hook_lineage_readers_plugins", lambda: [HookLineageReader]
     )

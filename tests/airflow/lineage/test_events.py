@@ -1,8 +1,9 @@
-"""The events of OpenLineage that DAG runs emit, compared with the expected ones."""
+"""The events of OpenLineage that a DAG run emits, compared with the expected ones."""
 
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +17,44 @@ from airflow_delta.sensors.table_version import TableVersionSensor
 from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.lineage.captured_events import capture_events
 
-STORAGE = {"storageLayer": "delta", "fileFormat": "parquet"}
+pytest.importorskip("airflow.providers.openlineage")
+
 SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
+SECRET = "WJALRXUTNFEMI"
 
 
-def dataset(table: Path, version: int | None = None, **facets: Any) -> dict[str, Any]:
-    """A table in an event; with its schema if its version is known."""
-    known = (
-        {} if version is None else {"version": {"datasetVersion": str(version)}, "schema": SCHEMA}
-    )
-    found = {"storage": STORAGE, **known, **facets}
-    return {"namespace": "file", "name": str(table), "facets": found}
+def planned(table: Path, version: int | None = None) -> dict[str, Any]:
+    """A table in an event, of which at most the version is known."""
+    facets: dict[str, Any] = {"storage": {"storageLayer": "delta", "fileFormat": "parquet"}}
+    if version is not None:
+        facets["version"] = {"datasetVersion": str(version)}
+    return {"namespace": "file", "name": str(table), "facets": facets}
 
 
-def files(table: Path, version: int) -> dict[str, int]:
-    """The statistics of an output that consists of all files of a version."""
-    from deltalake import DeltaTable as Peer
+def known(table: Path, version: int, **facets: Any) -> dict[str, Any]:
+    """A table in the event of a task that has succeeded."""
+    found = planned(table, version)
+    found["facets"] |= {"schema": SCHEMA, **facets}
+    return found
 
-    sizes = Peer(table, version=version).get_add_actions(flatten=True)["size_bytes"].to_pylist()
-    return {"size": sum(sizes), "fileCount": len(sizes)}
 
-
-def test_a_run_that_succeeds_fails_and_tries_again(
+def test_the_events_of_success_failure_and_retry(
     airflow_database: Path, sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.sdk import task
 
+    connection = {"conn_type": "delta", "extra": {"aws_secret_access_key": SECRET}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
     table = str(sales_copy)
     restored = DeltaHook.restore
-    tries: list[int] = []
+    tries: list[dict[str, Any]] = []
 
     def restore_once(self: DeltaHook, *arguments: Any, **named: Any) -> Any:
         """Fail after the commit of the first try."""
-        report = restored(self, *arguments, **named)
-        tries.append(report["version"])
+        tries.append(restored(self, *arguments, **named))
         if len(tries) == 1:
             raise ConnectionError("the worker has lost the store")
-        return report
+        return tries[-1]
 
     monkeypatch.setattr(DeltaHook, "restore", restore_once)
     with new_dag() as dag:
@@ -66,99 +68,58 @@ def test_a_run_that_succeeds_fails_and_tries_again(
             return pinned
 
         wait = TableVersionSensor(task_id="wait", table_uri=table, deferrable=False)
-        pin = TimeTravelSnapshotOperator(task_id="pin", table_uri=table, version=2)
+        pin = TimeTravelSnapshotOperator(
+            task_id="pin", table_uri=table, delta_conn_id="lake", version=2
+        )
         restore = RestoreOperator(
-            task_id="restore", table_uri=table, version=0, retries=1, retry_delay=0
+            task_id="restore", table_uri=table, version=0, retries=1, retry_delay=timedelta(0)
         )
         optimize = OptimizeOperator(task_id="optimize", table_uri=table)
         missing = TimeTravelSnapshotOperator(task_id="missing", table_uri=table, version=77)
         wait >> own() >> pin >> restore >> optimize >> missing
     with capture_events(tmp_path, monkeypatch) as events:
         run = run_of(dag)
-    assert run.states == {
-        "own": "success",
-        "wait": "success",
-        "pin": "success",
-        "restore": "success",
-        "optimize": "success",
-        "missing": "failed",
-    }
-    assert run.tries["restore"] == 2
-    read_2 = dataset(sales_copy, 2)
+    assert (run.states["optimize"], run.states["missing"]) == ("success", "failed")
+
     assert events.of("wait") == [
-        {"type": "START", "inputs": [dataset(sales_copy)], "outputs": []},
-        {"type": "COMPLETE", "inputs": [dataset(sales_copy, 3)], "outputs": []},
+        {"type": "START", "inputs": [planned(sales_copy)], "outputs": []},
+        {"type": "COMPLETE", "inputs": [known(sales_copy, 3)], "outputs": []},
     ]
-    version_2 = dataset(sales_copy, version={"datasetVersion": "2"})
     assert events.of("own")[1:] == [
         {
             "type": "COMPLETE",
-            "inputs": [version_2],
-            "outputs": [dataset(sales_copy, version={"datasetVersion": "9"})],
+            "inputs": [planned(sales_copy, 2)],
+            "outputs": [planned(sales_copy, 9)],
         }
     ]
     assert events.of("pin") == [
-        {"type": "START", "inputs": [version_2], "outputs": []},
-        {"type": "COMPLETE", "inputs": [read_2], "outputs": []},
+        {"type": "START", "inputs": [planned(sales_copy, 2)], "outputs": []},
+        {"type": "COMPLETE", "inputs": [known(sales_copy, 2)], "outputs": []},
     ]
-    planned = {
-        "inputs": [dataset(sales_copy, version={"datasetVersion": "0"})],
-        "outputs": [dataset(sales_copy)],
+    assert [report["repeated"] for report in tries] == [False, True]
+    before = {"inputs": [planned(sales_copy, 0)], "outputs": [planned(sales_copy)]}
+    overwrite = {"lifecycleStateChange": "OVERWRITE"}
+    output = known(sales_copy, 4, lifecycleStateChange=overwrite)
+    written = {
+        "size": tries[1]["bytes_restored"],
+        "fileCount": tries[1]["files_restored"],
     }
-    output = dataset(sales_copy, 4, lifecycleStateChange={"lifecycleStateChange": "OVERWRITE"}) | {
-        "outputFacets": {"outputStatistics": files(sales_copy, 0) | {"size": 0, "fileCount": 0}}
-    }
-    found = events.of("restore")
-    assert found[:3] == [
-        {"type": "START", **planned},
-        {"type": "FAIL", **planned},
-        {"type": "START", **planned},
+    assert events.of("restore") == [
+        {"type": "START", **before},
+        {"type": "FAIL", **before},
+        {"type": "START", **before},
+        {
+            "type": "COMPLETE",
+            "inputs": [known(sales_copy, 0)],
+            "outputs": [output | {"outputFacets": {"outputStatistics": written}}],
+        },
     ]
-    assert tries == [4, 4]
-    assert found[3]["type"] == "COMPLETE"
-    assert found[3]["inputs"] == [dataset(sales_copy, 0)]
-    (written,) = found[3]["outputs"]
-    assert written.pop("outputFacets").keys() == {"outputStatistics"}
-    assert written == {name: output[name] for name in written}
-    assert events.of("missing")[1] == {
-        "type": "FAIL",
-        "inputs": [dataset(sales_copy, version={"datasetVersion": "77"})],
+    # There was nothing to optimize.
+    assert events.of("optimize")[1] == {
+        "type": "COMPLETE",
+        "inputs": [known(sales_copy, 4)],
         "outputs": [],
     }
-
-
-def test_an_error_in_lineage_does_not_fail_the_task(
-    airflow_database: Path,
-    sales_copy: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def fail(*_: Any) -> Any:
-        raise MemoryError("no lineage today")
-
-    monkeypatch.setattr("airflow_delta.hooks.lineage.columns.TableColumns.add", fail)
-    with new_dag() as dag:
-        RestoreOperator(task_id="restore", table_uri=str(sales_copy), version=1)
-    with capture_events(tmp_path, monkeypatch) as events:
-        assert run_of(dag).state == "success"
-    (output,) = events.of("restore")[1]["outputs"]
-    # What is known without the table is there.
-    assert output["facets"]["version"] == {"datasetVersion": "4"}
-    assert "schema" not in output["facets"]
-
-
-def test_credentials_are_in_no_event(
-    airflow_database: Path, sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extra = {"aws_secret_access_key": "WJALRXUTNFEMI"}
-    connection = {"conn_type": "delta", "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
-    with new_dag() as dag:
-        TimeTravelSnapshotOperator(
-            task_id="pin", table_uri=str(sales_copy), delta_conn_id="lake", version=1
-        )
-    with capture_events(tmp_path, monkeypatch) as events:
-        run_of(dag)
-    assert len(events.of("pin")) == 2
-    assert "WJALRXUTNFEMI" not in events.text
+    failure = {"inputs": [planned(sales_copy, 77)], "outputs": []}
+    assert events.of("missing") == [{"type": "START", **failure}, {"type": "FAIL", **failure}]
+    assert SECRET not in events.text

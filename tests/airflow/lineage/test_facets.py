@@ -12,12 +12,17 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.model.schema import LONG, STRING, ArrayType, StructField, StructType
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.lineage.asset_uris import PREFIX, SCHEMES
 from airflow_delta.hooks.lineage.columns import TableColumns
 from airflow_delta.hooks.lineage.datasets import Lineage, LineageDataset, WrittenData, dataset_name
 from airflow_delta.hooks.spark.parent_job import with_parent_job
+from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.restore import RestoreOperator
+from airflow_delta.provider import get_provider_info
+from airflow_delta.version_compat import AirflowSkipException
 from tests.airflow.lineage.captured_events import plain
 from tests.airflow.run_context import context_of
+from tests.airflow.test_docs import DOCS, example
 
 pytest.importorskip("airflow.providers.openlineage")
 
@@ -132,6 +137,43 @@ def test_without_openlineage_no_table_is_opened(
     assert task.execute(context_of())["version"] == 4
 
 
+def test_an_error_in_lineage_does_not_fail_the_task(
+    sales_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise MemoryError("no lineage today")
+
+    monkeypatch.setattr("airflow_delta.operators.lineage.is_openlineage_enabled", lambda: True)
+    monkeypatch.setattr(TableColumns, "add", fail)
+    task = RestoreOperator(task_id="restore", table_uri=str(sales_copy), version=1)
+    warnings: list[str] = []
+    monkeypatch.setattr(task.log, "warning", lambda text, **_: warnings.append(text))
+    assert task.execute(context_of())["version"] == 4
+    assert ["lineage" in text for text in warnings] == [True]
+    # What is known without the table is there.
+    (output,) = task.get_openlineage_facets_on_complete(None).outputs
+    assert output.facets.keys() == {"storage", "version", "lifecycleStateChange"}
+    monkeypatch.setattr(RestoreOperator, "datasets", fail)
+    assert task.execute(context_of())["version"] == 4
+    assert len(warnings) == 2
+
+
+def test_a_skipped_task_has_no_output(sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_delta.operators.lineage.is_openlineage_enabled", lambda: True)
+    task = CheckpointOperator(task_id="checkpoint", table_uri=str(sales), if_needed=True)
+    with pytest.raises(AirflowSkipException):
+        task.execute(context_of())
+    found = task.get_openlineage_facets_on_complete(None)
+    assert [dataset.name for dataset in found.inputs] == [str(sales)]
+    assert found.outputs == []
+
+
+def test_the_schemes_of_assets_are_registered() -> None:
+    (declared,) = get_provider_info()["asset-uris"]
+    assert tuple(declared["schemes"]) == SCHEMES
+    assert all(scheme.startswith(PREFIX) for scheme in SCHEMES)
+
+
 class Collector:
     """Keeps what hooks report."""
 
@@ -183,6 +225,22 @@ def test_a_hook_works_if_the_collector_does_not(
 
     monkeypatch.setattr("airflow_delta.hooks.lineage.collector.hook_lineage_collector", fail)
     assert DeltaHook().pin(str(sales))["version"] == 3
+
+
+def test_the_task_of_the_guide_reports_what_it_copies(
+    sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = Collector()
+    monkeypatch.setattr(
+        "airflow_delta.hooks.lineage.collector.hook_lineage_collector", lambda: collector
+    )
+    copy = example(DOCS / "how-to" / "lineage.md")["copy"].function
+    assert copy(str(sales), str(tmp_path / "copy")) == 0
+    assert collector.taken == [
+        ("input", f"delta+file://{sales}", 3),
+        ("output", f"delta+file://{tmp_path}/copy", 0),
+    ]
+    assert DeltaTable(tmp_path / "copy").snapshot().num_rows == 25
 
 
 # The parent job of Spark jobs
