@@ -147,15 +147,15 @@ def test_an_error_in_lineage_does_not_fail_the_task(
     monkeypatch.setattr(TableColumns, "add", fail)
     task = RestoreOperator(task_id="restore", table_uri=str(sales_copy), version=1)
     warnings: list[str] = []
-    monkeypatch.setattr(task.log, "warning", lambda text, **_: warnings.append(text))
+    monkeypatch.setattr(task.log, "warning", lambda text, *_, **__: warnings.append(text))
     assert task.execute(context_of())["version"] == 4
-    assert ["lineage" in text for text in warnings] == [True]
+    assert ["the lineage of the task" in text for text in warnings].count(True) == 1
     # What is known without the table is there.
     (output,) = task.get_openlineage_facets_on_complete(None).outputs
     assert output.facets.keys() == {"storage", "version", "lifecycleStateChange"}
     monkeypatch.setattr(RestoreOperator, "datasets", fail)
     assert task.execute(context_of())["version"] == 4
-    assert len(warnings) == 2
+    assert ["the lineage of the task" in text for text in warnings].count(True) == 2
 
 
 def test_a_skipped_task_has_no_output(sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:
