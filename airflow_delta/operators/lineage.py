@@ -1,7 +1,7 @@
 """Report the datasets of a task to OpenLineage.
 
 Airflow's provider for OpenLineage calls the methods ``get_openlineage_…`` of an operator when a try starts,
-succeeds and fails. It does so in a forked process, where clients of object stores don't work. So
+succeeds and fails. It usually does so in a forked process, where clients of object stores don't work. So
 `with_lineage` collects the datasets before, at the end of ``execute``, and these methods only convert them.
 
 Without the provider, or if it is disabled, nothing is collected. An error in lineage never fails a task: it
@@ -86,12 +86,12 @@ def with_lineage(execute: _ExecuteT) -> _ExecuteT:
 
 def _collect(task: LineageTask, find: Callable[[LineageTask], Lineage]) -> Lineage | None:
     """The datasets of a task with their columns; None without OpenLineage, or after an error."""
-    if not is_openlineage_enabled():
-        return None
     from airflow_delta.hooks.lineage.columns import TableColumns
 
     found: Lineage | None = None
     try:
+        if not is_openlineage_enabled():
+            return None
         found = find(task)
         return TableColumns(task.hook()).add(found)
     except Exception:  # Whatever it is, the work of the task is done.

@@ -68,7 +68,7 @@ def collects(direction: Direction) -> Callable[[_MethodT], _MethodT]:
             if self.collects_lineage:
                 has_committed = any(report.get(entry) for entry in _COMMITS)
                 collect_table(
-                    self, table_uri, report["version"], direction if has_committed else "input"
+                    self, table_uri, report.get("version"), direction if has_committed else "input"
                 )
             return report
 

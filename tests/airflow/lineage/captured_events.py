@@ -66,7 +66,8 @@ def capture_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     transport = {"type": "file", "log_file_path": str(file), "append": True}
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__NAMESPACE", "lake")
-    # The process that it forks for each event is killed after this time.
+    # A process forked from this one, which has the threads of an API server, would wait for their locks.
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__EXECUTE_IN_THREAD", "True")
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT", "120")
     monkeypatch.setattr(
         plugins_manager, "get_hook_lineage_readers_plugins", lambda: [HookLineageReader]
