@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,9 +55,10 @@ def plain(value: Any) -> Any:
 def capture_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CapturedEvents]:
     """Have the listener of Airflow's provider write the events of tasks to a file.
 
-    The plugin of the provider would register it, had it been configured when Airflow was imported. Only
-    tasks have events, as those of DAG runs come from other processes.
+    The plugin of the provider registers one only if a transport is configured when it is imported, and then
+    for the whole process. So it is imported before. Only tasks have events here, and no DAG runs.
     """
+    importlib.import_module("airflow.providers.openlineage.plugins.openlineage")
     from airflow.providers.openlineage.plugins.listener import OpenLineageListener
     from airflow.sdk import lineage, plugins_manager
     from airflow.sdk.lineage import HookLineageReader

@@ -38,6 +38,7 @@ def known(table: Path, version: int, **facets: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.deep
 def test_the_events_of_success_failure_and_retry(
     airflow_database: Path, sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
