@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_changes import SparkRowChanges
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import writes_rows
 from airflow_delta.operators.row_source import RowSourceTask
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import row_commit, with_table_commit
@@ -127,6 +129,8 @@ class WriteOperator(RowSourceTask):
         user_metadata=as_text,
     )
 
+    datasets = writes_rows
+
     def __init__(
         self,
         *,
@@ -157,6 +161,7 @@ class WriteOperator(RowSourceTask):
         self.user_metadata = user_metadata
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(row_commit("WRITE"))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

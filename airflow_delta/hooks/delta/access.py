@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_delta.hooks.argument_rules import check_location
 from airflow_delta.hooks.commit_owner import CommitOwnerHook, commit_owners
+from airflow_delta.hooks.lineage.collector import collect_table
 from airflow_delta.hooks.storage_options import (
     allowed_locations,
     default_connection_id,
@@ -50,6 +51,9 @@ class TableAccess(BaseHook):
     The arguments are those of `DeltaHook`.
     """
 
+    collects_lineage = True
+    """Whether it reports its tables for the lineage of a task; see `hooks/lineage/collector.py`."""
+
     def __init__(
         self,
         delta_conn_id: str | None = None,
@@ -60,6 +64,7 @@ class TableAccess(BaseHook):
         self.delta_conn_id = delta_conn_id or None
         self._allowed_outside = as_locations(allowed_outside)
         self.commit_owner = CommitOwnerHook(commit_owner_conn_id)
+        self.reported_tables: set[str] = set()
 
     def storage_options(self, table_uri: str) -> dict[str, str]:
         """The storage options of a table; their secrets are masked in all logs.
@@ -148,12 +153,29 @@ class TableAccess(BaseHook):
     def table(self, table_uri: str) -> DeltaTable:
         """Create the engine's table object, for operations that this hook has no method for.
 
-        This looks up connections, but makes no request to the store or the commit owner.
+        This looks up connections, but makes no request to the store or the commit owner. In the lineage of
+        a task the table is an input, without a version, unless this hook has reported it before.
 
         :raises InvalidArgumentError: the location is invalid.
         :raises AirflowNotFoundException: a named connection doesn't exist.
         :raises AirflowException: a connection can't be converted.
         """
+        table = self._open(table_uri)
+        if self.collects_lineage and table_uri not in self.reported_tables:
+            collect_table(self, table_uri, None, "input")
+        return table
+
+    def report_output(self, table_uri: str, version: int | None = None) -> None:
+        """Report for the lineage of a task that it has written a table, for a task with its own commits.
+
+        The methods of this hook that commit report their tables themselves.
+
+        :param version: the version that the task has committed; None if it isn't known.
+        """
+        collect_table(self, table_uri, version, "output")
+
+    def _open(self, table_uri: str) -> DeltaTable:
+        """Like `table`, without a report for the lineage."""
         return _table(self._access(table_uri), self.commit_owner.url())
 
     async def table_async(self, table_uri: str) -> DeltaTable:
