@@ -171,11 +171,13 @@ def test_spark_changes_the_rows_once(
 
 
 def test_a_commit_counts_even_if_the_job_fails_after_it(
-    table: DeltaTable, submissions: Submissions
+    table: DeltaTable, submissions: Submissions, caplog: pytest.LogCaptureFixture
 ) -> None:
     submissions.fails_after_commit = True
     task = WriteOperator(task_id="write", table_uri=table.uri, **FILES)
     assert task.execute(context_of("write"))["repeated"]
+    assert "the job failed, but its rows are committed as version 1" in caplog.text
+    assert "the driver was lost" in caplog.text
     # Without a commit, the failure of the job is that of the task.
     submissions.run = lambda *_, **__: exec("raise AirflowException('lost')", globals())  # type: ignore[method-assign, assignment]
     with pytest.raises(AirflowException, match="lost"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from airflow_delta.hooks.spark.job import SparkJobHook
 
 __all__ = ["SparkRowChanges"]
+
+_log = logging.getLogger(__name__)
 
 
 class SparkRowChanges:
@@ -139,9 +142,15 @@ class SparkRowChanges:
             report = self._run(job, table_uri, {**parameters, **identity}, *sources)
         except AirflowException:
             # The job may have failed after its commit, or because the driver of a killed try was faster.
-            if (earlier := self._earlier(table_uri)) is not None:
-                return earlier
-            raise
+            if (earlier := self._earlier(table_uri)) is None:
+                raise
+            _log.warning(
+                "the job failed, but its rows are committed as version %s of %s",
+                earlier["version"],
+                table_uri,
+                exc_info=True,
+            )
+            return earlier
         committed, version = report["committed"], report["version"]
         return {
             "table_uri": table_uri,
