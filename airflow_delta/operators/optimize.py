@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import optimizes_table
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -85,6 +87,8 @@ class OptimizeOperator(TableTask):
         dry_run=flag(default=False),
     )
 
+    datasets = optimizes_table
+
     def __init__(
         self,
         *,
@@ -114,6 +118,7 @@ class OptimizeOperator(TableTask):
         self._dry_run = dry_run
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(
         maintenance_commit(
             "OPTIMIZE",
