@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.model.actions import AddFile
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["SortedWriter"]
+__all__ = ["SortedWriter", "count_files"]
 
 _BATCH_ROWS = 1 << 17
 _WRITTEN_ROWS = 1 << 16
@@ -98,7 +98,12 @@ class SortedWriter:
                 keys,
                 np.sort(keys.of_columns(sample, np.random.default_rng(num_rows))),
                 num_rows,
-                lambda rows: self._count_files(sources, num_rows, rows),
+                lambda rows: count_files(
+                    self.target,
+                    sources,
+                    num_rows,
+                    (batch.remove_column(batch.num_columns - 1) for batch in rows),
+                ),
                 stack,
             )
             del sample
@@ -109,21 +114,6 @@ class SortedWriter:
             )
             check_rows_read(sources, self.access, self.target, sort.num_read, num_rows)
             return self._write_runs(sort, first_file(sources))
-
-    def _count_files(self, sources: pa.Table, num_rows: int, rows: Sequence[pa.RecordBatch]) -> int:
-        """The number of new files, by the space that some rows with their keys take."""
-        greatest = self.target.max_file_size
-        if live_bytes(sources) <= greatest // 2:
-            return 1
-        trial = FileWriter(io.BytesIO(), self.target.schema, compression=self.target.compression)
-        left = _TRIAL_BYTES
-        for batch in rows:
-            trial.write(batch.remove_column(batch.num_columns - 1))
-            left -= batch.nbytes
-            if left <= 0:
-                break
-        trial.close()
-        return max(1, -(-trial.size * num_rows // (trial.num_rows * greatest)))
 
     def _write_runs(self, sort: ExternalSort, like: Mapping[str, Any]) -> tuple[AddFile, ...]:
         """Write the files, several at once."""
@@ -164,3 +154,30 @@ class SortedWriter:
                 file.abandon(error)
             raise
         return [] if file is None else [file.close()]
+
+
+def count_files(
+    target: FileTarget, sources: pa.Table, num_rows: int, rows: Iterable[pa.RecordBatch]
+) -> int:
+    """The number of new files for the rows of a bin, by the space that some of the rows take.
+
+    Args:
+        target: what new files look like.
+        sources: the files of the bin.
+        num_rows: how many rows they have.
+        rows: the first rows, or all.
+    """
+    size = live_bytes(sources)
+    if size <= target.max_file_size // 2:
+        return 1
+    trial = FileWriter(io.BytesIO(), target.schema, compression=target.compression)
+    left = _TRIAL_BYTES
+    for batch in rows:
+        trial.write(batch)
+        left -= batch.nbytes
+        if left <= 0:
+            break
+    if trial.num_rows:
+        trial.close()
+        size = trial.size * num_rows // trial.num_rows
+    return max(1, -(-size // target.max_file_size))
