@@ -119,7 +119,10 @@ def _own_session(spark: SparkSession) -> SparkSession:
         # A bin becomes one file.
         "spark.sql.files.maxRecordsPerFile": "0",
     }
+    known = session.conf.getAll
     for name, value in settings.items():
-        if session.conf.isModifiable(name):
+        # Other names than Spark's are those of Hadoop, such as credentials.
+        is_modifiable = not name.startswith("spark.") or session.conf.isModifiable(name)
+        if known.get(name) != value and is_modifiable:
             session.conf.set(name, value)
     return session
