@@ -2,6 +2,7 @@
 
 * `optimize`: the entrance;
 * `rounds`: the Spark jobs that write the new files of bins, several at once;
+* `grouping`: which bins become one file, and which files are written by one job;
 * `sorting`: rows in the order of their sort keys, divided into files;
 * `new_files`: the directories of the new files.
 

@@ -1,8 +1,8 @@
 """Write the new files of a round with Spark, by several jobs at once.
 
-* **Bins that are only rewritten** become one file each. A job has one task: Spark reads the files of the
-  bin one after the other, without a shuffle. Bins that are small together share a job, whose rows are
-  sorted by the number of the bin.
+* **Bins that are only rewritten** become one file each, or several become one (`grouping`). A job has one
+  task: Spark reads the files of the bin one after the other, without a shuffle. Bins that are small
+  together share a job, whose rows are sorted by the number of the bin.
 * **Bins whose rows are sorted** have a job each, with a shuffle (`sorting`).
 
 A job writes into a directory of its own. What it has written is checked by the footers: no row of a bin may
@@ -11,6 +11,7 @@ be missing.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +34,6 @@ from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.maintenance.optimize.new_files import Rewritten
 from airflow_delta.engine.maintenance.optimize.rounds import Round
 from airflow_delta.engine.maintenance.optimize.sorting.order import FileMarks, SortOrder
-from airflow_delta.engine.maintenance.optimize.sorting.writer import count_files
 from airflow_delta.engine.maintenance.optimize.source_files import (
     first_file,
     kept_marks,
@@ -41,7 +41,9 @@ from airflow_delta.engine.maintenance.optimize.source_files import (
     scan_rows,
 )
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
+from airflow_delta.engine.maintenance.optimize.trial import count_files, estimate_size
 from airflow_delta.engine.model.paths import encode_path, resolve
+from airflow_delta.spark.optimizer.grouping import are_of_one_partition, group_bins, join_bins
 from airflow_delta.spark.optimizer.new_files import DirectoriesOfFiles
 from airflow_delta.spark.optimizer.sorting import divide_rows, sorted_rows
 from airflow_delta.spark.reader.data_files import DataFile, write_data_files
@@ -105,7 +107,9 @@ class SparkRounds:
         jobs: list[Callable[[], list[Rewritten]]] = []
         if self._order is not None:
             jobs += [partial(self._sort, self._order, each) for each in bins.to_sort]
-        jobs += [partial(self._join, group) for group in self._groups(bins.others)]
+        most = self._target.max_file_size
+        groups = group_bins(self._files(bins.others), most=most, alone=self._keeps_order)
+        jobs += [partial(self._join, group) for group in groups]
         return self._in_threads(jobs)
 
     def _in_threads(self, jobs: Sequence[Callable[[], list[Rewritten]]]) -> list[Rewritten]:
@@ -131,21 +135,27 @@ class SparkRounds:
             found = [pool.submit(run, job) for job in jobs]
             return [rewritten for each in found for rewritten in each.result()]
 
-    def _groups(self, bins: Sequence[pa.Table]) -> Iterator[list[pa.Table]]:
-        """Bins that a job rewrites together: of no more bytes than a new file."""
-        group: list[pa.Table] = []
-        left = 0
-        for each in bins:
-            size = live_bytes(each)
-            if group and (size > left or self._keeps_order(each)):
-                yield group
-                group = []
-            if not group:
-                left = 0 if self._keeps_order(each) else self._target.max_file_size
-            group.append(each)
-            left -= size
-        if group:
-            yield group
+    def _files(self, bins: Sequence[pa.Table]) -> list[pa.Table]:
+        """The bins of each new file: several of a partition, if their rows take less space than before."""
+        if not any(are_of_one_partition(*pair) for pair in itertools.pairwise(bins)):
+            return list(bins)
+        share = self._share(max(bins, key=live_bytes))
+        return join_bins(
+            bins, share=share, most=self._target.max_file_size, alone=self._keeps_order
+        )
+
+    def _share(self, sources: pa.Table) -> float:
+        """The part of the bytes of a bin that its rows take in a new file, about; at most 1."""
+        num_rows, size = _known_rows(sources), live_bytes(sources)
+        if not num_rows or not size:
+            return 1.0
+        return min(1.0, estimate_size(self._target, sources, num_rows, self._some(sources)) / size)
+
+    def _some(self, sources: pa.Table) -> Iterator[pa.RecordBatch]:
+        """The first rows of a bin, or all."""
+        first = sources.slice(0, _TRIAL_FILES)
+        scan = scan_rows(first, self._table.file_access, self._target, threads=1)
+        return (rows for rows in scan if rows.num_rows)
 
     def _keeps_order(self, sources: pa.Table) -> bool:
         return self._order is not None and kept_marks(sources) is not None
@@ -181,19 +191,12 @@ class SparkRounds:
             rows,
             order.physical,
             num_rows=num_rows,
-            num_files=self._count_files(sources, num_rows),
+            num_files=count_files(self._target, sources, num_rows, self._some(sources)),
             is_hilbert=order.is_clustering,
         )
         key = self._stored.layout.unused("sort_key")
         found = self._write(sorted_rows(rows, columns, division, key=key))
         return [self._rewritten(sources, found, order.new_marks())]
-
-    def _count_files(self, sources: pa.Table, num_rows: int) -> int:
-        first = scan_rows(
-            sources.slice(0, _TRIAL_FILES), self._table.file_access, self._target, threads=1
-        )
-        some = (rows for rows in first if rows.num_rows)
-        return count_files(self._target, sources, num_rows, some)
 
     def _write(self, rows: DataFrame, *, partition_by: tuple[str, ...] = ()) -> list[DataFile]:
         directory = self._new_files.new_directory()

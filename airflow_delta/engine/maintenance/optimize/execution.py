@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.clustering import DOMAIN
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
 from airflow_delta.engine.maintenance.optimize.plan import BIN, OptimizePlan, enforced_features
-from airflow_delta.engine.maintenance.optimize.rounds import LocalRounds, Round
+from airflow_delta.engine.maintenance.optimize.rounds import LocalRounds, Round, RoundWriter
 from airflow_delta.engine.maintenance.optimize.same_form import check_same_form
 from airflow_delta.engine.maintenance.optimize.settings import OptimizeSettings
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
@@ -44,7 +44,7 @@ from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.transaction.commit_loop import pause
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["OptimizeResult", "RoundWriter", "commit_rounds", "execute_optimization"]
+__all__ = ["OptimizeResult", "commit_rounds", "execute_optimization"]
 
 _MOST_CONFLICTS = 20
 """The number of failed commits in a row after which a run gives up."""
@@ -126,17 +126,6 @@ def execute_optimization(
     new_files = NewFiles(access.storage, target)
     rounds = LocalRounds(access, target, new_files, plan.settings.order)
     return commit_rounds(begin, snapshot, plan, rounds, new_files)
-
-
-class RoundWriter(Protocol):
-    """Writes the new files of rounds."""
-
-    def write(self, bins: Round) -> list[Rewritten]:
-        """Write the new files of a round.
-
-        Raises:
-            DeltaError: a file can't be read, or the store failed.
-        """
 
 
 def commit_rounds(

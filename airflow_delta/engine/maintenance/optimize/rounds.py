@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Event
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from airflow_delta.engine.maintenance.optimize.source_files import live_bytes
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["LocalRounds", "Round"]
+__all__ = ["LocalRounds", "Round", "RoundWriter"]
 
 _MOST_THREADS = 4
 _ALONE_BYTES = 32 << 20
@@ -43,6 +44,17 @@ class Round:
 
     to_sort: list[pa.Table]
     others: list[pa.Table]
+
+
+class RoundWriter(Protocol):
+    """Writes the new files of rounds."""
+
+    def write(self, bins: Round) -> list[Rewritten]:
+        """Write the new files of a round.
+
+        Raises:
+            DeltaError: a file can't be read, or the store failed.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_delta.engine.data_files.file_writer import FileWriter
 from airflow_delta.engine.data_files.scan import Scan
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
 from airflow_delta.engine.maintenance.optimize.output_file import OutputFile
@@ -34,20 +32,17 @@ from airflow_delta.engine.maintenance.optimize.source_files import (
     check_rows_read,
     count_rows,
     first_file,
-    live_bytes,
     scan_rows,
 )
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
+from airflow_delta.engine.maintenance.optimize.trial import count_files
 from airflow_delta.engine.model.actions import AddFile
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["SortedWriter", "count_files"]
+__all__ = ["SortedWriter"]
 
 _BATCH_ROWS = 1 << 17
 _WRITTEN_ROWS = 1 << 16
-
-_TRIAL_BYTES = 16 << 20
-"""The decoded bytes of the rows that are encoded first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,30 +149,3 @@ class SortedWriter:
                 file.abandon(error)
             raise
         return [] if file is None else [file.close()]
-
-
-def count_files(
-    target: FileTarget, sources: pa.Table, num_rows: int, rows: Iterable[pa.RecordBatch]
-) -> int:
-    """The number of new files for the rows of a bin, by the space that some of the rows take.
-
-    Args:
-        target: what new files look like.
-        sources: the files of the bin.
-        num_rows: how many rows they have.
-        rows: the first rows, or all.
-    """
-    size = live_bytes(sources)
-    if size <= target.max_file_size // 2:
-        return 1
-    trial = FileWriter(io.BytesIO(), target.schema, compression=target.compression)
-    left = _TRIAL_BYTES
-    for batch in rows:
-        trial.write(batch)
-        left -= batch.nbytes
-        if left <= 0:
-            break
-    if trial.num_rows:
-        trial.close()
-        size = trial.size * num_rows // trial.num_rows
-    return max(1, -(-size // target.max_file_size))
