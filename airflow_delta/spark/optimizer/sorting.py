@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.functions import arrow_udf
 
 from airflow_delta.engine.arrow.numpy_arrays import int64_array, int64_view
 from airflow_delta.engine.features.schema_walk import SchemaPath
@@ -121,10 +122,11 @@ def sorted_rows(
         key: a name that none of the columns has.
     """
 
-    @F.arrow_udf(T.LongType())  # type: ignore[untyped-decorator]
-    def number(row_indexes: pa.Array, *values: pa.Array) -> pa.Array:
+    def _numbers(row_indexes: pa.Array, *values: pa.Array) -> pa.Array:
         return division.numbers(values, row_indexes)
 
+    # PySpark's type hints lack the form in which the hints of the function say what kind it is.
+    number = arrow_udf(_numbers, T.LongType())  # type: ignore[call-overload]
     sort_columns = _sort_columns(division.keys.paths)
     keyed = rows.select(*columns, number(F.col(FILE_ROW_INDEX), *sort_columns).alias(key))
     if division.num_files == 1:
