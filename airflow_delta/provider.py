@@ -59,6 +59,7 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "cli": ["airflow_delta.airflow_command.get_delta_commands"],
         # The assets by which hooks report tables. Airflow wants the key of the handler, also for none.
         "asset-uris": [
             {

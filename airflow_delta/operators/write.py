@@ -65,8 +65,9 @@ class WriteOperator(RowSourceTask):
 
     Returns a dictionary with ``table_uri``, ``version`` (of the commit; without one, the newest),
     ``committed`` (False only if the mode is ``ignore`` and the table exists), ``repeated`` (whether an
-    earlier try made the commit) and ``metrics``, the operation metrics of the commit (None if the commit is
-    no longer in the log).
+    earlier try made the commit), ``metrics``, the operation metrics of the commit (None if the commit is
+    no longer in the log), and ``compaction``: if small files were compacted after the write, a dictionary
+    with ``version``, ``num_removed_files``, ``num_added_files`` and ``error``; else None.
 
     :param table_uri: the table's path or URI; it is created if it doesn't exist. (templated)
     :param source_uri: the path or URI of files, may have wildcards. (templated)
