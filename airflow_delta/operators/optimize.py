@@ -9,6 +9,8 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import optimizes_table
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
@@ -115,6 +117,8 @@ class OptimizeOperator(TableTask):
         spark_threshold_bytes=as_bytes,
     )
 
+    datasets = optimizes_table
+
     def __init__(
         self,
         *,
@@ -158,6 +162,7 @@ class OptimizeOperator(TableTask):
         """The engine ``spark``."""
         return ["engine='spark'"] if given.get("engine") == "spark" else []
 
+    @with_lineage
     @with_table_commit(
         maintenance_commit(
             "OPTIMIZE",
