@@ -24,7 +24,7 @@ SPARK_JOB = """
 import json, sys
 parameters = json.load(open(sys.argv[-1]))
 answer = {{"version": 3, "commits": 1, "files_removed": 6, "bytes_removed": 1, "files_added": 2,
-    "bytes_added": 1, "files_copied": 0, "files_lost": 0, "plan": {{"bytes": 1, "reason": None}}}}
+    "bytes_added": 1, "files_copied": 0, "files_lost": 0, "plan": {{"version": 2, "bytes": 1}}}}
 json.dump(answer, open(parameters.pop("result_path"), "w"))
 json.dump(parameters, open({requested!r}, "w"))
 """
