@@ -243,6 +243,7 @@ class OptimizeResult(TypedDict):
     plan: OptimizePlanResult
     dry_run: bool
     duration_ms: int
+    engine: str
 
 
 class FileCount(TypedDict):
