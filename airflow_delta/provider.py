@@ -59,6 +59,15 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "cli": ["airflow_delta.airflow_command.get_delta_commands"],
+        # The assets by which hooks report tables. Airflow wants the key of the handler, also for none.
+        "asset-uris": [
+            {
+                "schemes": ["delta+file", "delta+s3", "delta+gs", "delta+abfss", "delta+hdfs"],
+                "handler": None,
+                "to_openlineage_converter": "airflow_delta.hooks.lineage.asset_uris.convert_asset",
+            }
+        ],
         "connection-types": [_store_connection(), _commit_owner_connection()],
     }
 

@@ -25,6 +25,7 @@ __all__ = [
     "ChangesAppended",
     "CheckpointResult",
     "CommitOwnershipResult",
+    "CompactionReport",
     "ConvertResult",
     "CopyResult",
     "DeletionPlanResult",
@@ -46,6 +47,7 @@ __all__ = [
     "TruncationWaitResult",
     "VacuumResult",
     "VersionWaitResult",
+    "WriteTaskResult",
 ]
 
 
@@ -241,6 +243,7 @@ class OptimizeResult(TypedDict):
     plan: OptimizePlanResult
     dry_run: bool
     duration_ms: int
+    engine: str
 
 
 class FileCount(TypedDict):
@@ -329,13 +332,28 @@ class DropFeatureResult(TypedDict):
 
 
 class RowChangeResult(TypedDict):
-    """What `WriteOperator`, `DeleteOperator`, `UpdateOperator` and `MergeOperator` return."""
+    """What `DeleteOperator`, `UpdateOperator` and `MergeOperator` return."""
 
     table_uri: str
     version: int
     committed: bool
     repeated: bool
     metrics: dict[str, int] | None
+
+
+class CompactionReport(TypedDict):
+    """What the compaction after a write did; see `airflow_delta.spark.writer.auto_compaction`."""
+
+    version: int | None
+    num_removed_files: int
+    num_added_files: int
+    error: str | None
+
+
+class WriteTaskResult(RowChangeResult):
+    """What `WriteOperator` returns."""
+
+    compaction: CompactionReport | None
 
 
 class DeletionPlanResult(TypedDict):

@@ -78,10 +78,13 @@ __all__ = [
     "get_async_extra_dejson",
     "get_current_context",
     "has_dag",
+    "hook_lineage_collector",
     "is_made_from_mapped",
+    "is_openlineage_enabled",
     "is_written_none",
     "mapped_references",
     "mask_secret",
+    "properties_of_parent_job",
     "reference_text",
     "task_state",
     "template_starts",
@@ -197,3 +200,49 @@ def asset_states(store: Any | None) -> list[Any]:
     if store is None:
         return []
     return [*store._by_name.values(), *store._by_uri.values()]  # noqa: SLF001
+
+
+def is_openlineage_enabled() -> bool:
+    """Whether Airflow's provider for OpenLineage is installed, and sends events."""
+    try:
+        from airflow.providers.openlineage import conf as openlineage
+    except ImportError:
+        return False
+    return not openlineage.is_disabled()
+
+
+def hook_lineage_collector() -> Any | None:
+    """Airflow's collector of the assets that hooks read and write; None if nothing reads it.
+
+    Without a reader, Airflow's own function returns a collector that does nothing, but imports the asset
+    handlers of all providers for it.
+    """
+    from airflow.sdk.lineage import get_hook_lineage_collector
+    from airflow.sdk.plugins_manager import get_hook_lineage_readers_plugins
+
+    return get_hook_lineage_collector() if get_hook_lineage_readers_plugins() else None
+
+
+def properties_of_parent_job(properties: Mapping[str, str]) -> dict[str, str]:
+    """Add to Spark properties what OpenLineage's Spark listener must know of the task that runs.
+
+    As in Airflow's own operators for Spark, ``[openlineage] spark_inject_parent_job_info`` and
+    ``spark_inject_transport_info`` decide what is added. Properties that are given already stay.
+
+    :param properties: the properties of a submission.
+    """
+    wants_parent = conf.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False)
+    wants_transport = conf.getboolean("openlineage", "spark_inject_transport_info", fallback=False)
+    if not (wants_parent or wants_transport):
+        return dict(properties)
+    from airflow.providers.common.compat.openlineage.utils.spark import (
+        inject_parent_job_information_into_spark_properties as with_parent,
+    )
+    from airflow.providers.common.compat.openlineage.utils.spark import (
+        inject_transport_information_into_spark_properties as with_transport,
+    )
+
+    found, context = dict(properties), get_current_context()
+    if wants_parent:
+        found = with_parent(found, context)
+    return with_transport(found, context) if wants_transport else found

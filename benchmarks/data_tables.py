@@ -61,10 +61,12 @@ _TYPES = {
 _FIRST_DAY = dt.date(2024, 1, 1)
 
 
-def large(work: Path, rows: int, *, partitioned: bool = False) -> Path:
-    """Rows in `FILES` files, in the order of ``id``; or of each region the tenth part of its files."""
+def large(work: Path, rows: int, *, partitioned: bool = False, files: int = FILES) -> Path:
+    """Rows in files in the order of ``id``; or of each region the tenth part of its files."""
     name = f"data-{'partitioned' if partitioned else 'plain'}-{rows}"
-    return made(work / name, lambda root: _write_large(root, rows, partitioned=partitioned))
+    if files != FILES:
+        name += f"-{files}"
+    return made(work / name, lambda root: _write_large(root, rows, files, partitioned=partitioned))
 
 
 def with_vectors(work: Path, rows: int, *, partitioned: bool = False) -> Path:
@@ -167,10 +169,10 @@ def deletable_small_files(work: Path, rows: int) -> Path:
     )
 
 
-def _write_large(root: Path, rows: int, *, partitioned: bool) -> None:
-    each = rows // FILES
+def _write_large(root: Path, rows: int, files: int, *, partitioned: bool) -> None:
+    each = rows // files
     adds = []
-    for number in range(FILES):
+    for number in range(files):
         folder, values = "", {}
         if partitioned:
             region = REGIONS[number % len(REGIONS)]

@@ -63,6 +63,8 @@ class Turns:
             except BaseException as error:
                 outcomes[number] = error
             self._going.remove(number)
+            # A thread that another actor starts may get the number of this one.
+            del self._actors[threading.get_ident()]
             if self._going:
                 self._gates[self._choose(self._going)].release()
             else:

@@ -404,7 +404,10 @@ _TYPES: dict[str, dict[str, pa.DataType]] = {
 }
 
 
-def parquet(rows: Sequence[Action], kinds: Iterable[str] = tuple(_TYPES)) -> bytes:
+ACTION_KINDS = tuple(_TYPES)
+
+
+def parquet(rows: Sequence[Action], kinds: Iterable[str] = ACTION_KINDS) -> bytes:
     """Actions as a Parquet file with page checksums, a struct column for each kind."""
     schema = pa.schema([(kind, pa.struct(list(_TYPES[kind].items()))) for kind in kinds])
     table = pa.Table.from_pylist([_pairs(row) for row in rows], schema)

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+import click
 
-from airflow_delta.cli.reports import add_report_options, print_report, version_number
+from airflow_delta.cli.options import VERSION_NUMBER, dry_run_option, json_option, subcommand
+from airflow_delta.cli.progress import progress
+from airflow_delta.cli.reports import print_report
+from airflow_delta.cli.target import Target, table_options
 
-__all__ = ["add_parser", "run"]
-
-
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser(
-        "backfill", help="copy the ratified commits of a managed table to _delta_log"
-    )
-    add_report_options(parser)
-    parser.add_argument(
-        "--version",
-        type=version_number,
-        metavar="VERSION",
-        help="the last version to be backfilled; default: all ratified versions",
-    )
-    parser.set_defaults(run=run)
+__all__ = ["backfill"]
 
 
-def run(options: argparse.Namespace) -> None:
+@subcommand("backfill", help="Copy the ratified commits of a managed table to _delta_log.")
+@table_options()
+@click.option(
+    "--version",
+    type=VERSION_NUMBER,
+    metavar="VERSION",
+    help="The last version to be backfilled; default: all ratified versions.",
+)
+@dry_run_option
+@json_option
+def backfill(target: Target, *, version: int | None, dry_run: bool, as_json: bool) -> None:
     """Backfill, and print what was done.
 
     Raises:
@@ -33,7 +30,6 @@ def run(options: argparse.Namespace) -> None:
         CommitOwnerError: the table's commit owner can't be reached, or refuses.
         DeltaError: the table can't be read, or the store failed.
     """
-    from airflow_delta.engine import DeltaTable
-
-    result = DeltaTable(options.uri).backfill(options.version, dry_run=options.dry_run)
-    print_report(options, result.to_dict())
+    with progress("backfill", is_shown=not as_json):
+        result = target.open().backfill(version, dry_run=dry_run)
+    print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)

@@ -2,55 +2,64 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from typing import Literal
 
-from airflow_delta.cli.reports import add_report_options, print_report, version_number
+import click
 
-__all__ = ["add_parser", "run"]
+from airflow_delta.cli.options import VERSION_NUMBER, dry_run_option, json_option, subcommand
+from airflow_delta.cli.progress import progress
+from airflow_delta.cli.reports import print_report
+from airflow_delta.cli.target import Target, table_options
 
-
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser("checkpoint", help="write a checkpoint of a version")
-    add_report_options(parser)
-    parser.add_argument(
-        "--version",
-        type=version_number,
-        metavar="VERSION",
-        help="the version to checkpoint; default: the newest",
-    )
-    parser.add_argument(
-        "--policy",
-        choices=("classic", "v2"),
-        help="the kind of checkpoint; default: the property delta.checkpointPolicy",
-    )
-    parser.add_argument(
-        "--if-needed",
-        action="store_true",
-        help="write none if there are fewer than delta.checkpointInterval commits since the last one",
-    )
-    parser.add_argument(
-        "--backfill-first",
-        action="store_true",
-        help="first have the commit owner of a managed table backfill the version",
-    )
-    parser.set_defaults(run=run)
+__all__ = ["checkpoint"]
 
 
-def run(options: argparse.Namespace) -> None:
+@subcommand("checkpoint", help="Write a checkpoint of a version.")
+@table_options()
+@click.option(
+    "--version",
+    type=VERSION_NUMBER,
+    metavar="VERSION",
+    help="The version to checkpoint; default: the newest.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice(("classic", "v2")),
+    help="The kind of checkpoint; default: the property delta.checkpointPolicy.",
+)
+@click.option(
+    "--if-needed",
+    is_flag=True,
+    help="Write none if there are fewer than delta.checkpointInterval commits since the last one.",
+)
+@click.option(
+    "--backfill-first",
+    is_flag=True,
+    help="First have the commit owner of a managed table backfill the version.",
+)
+@dry_run_option
+@json_option
+def checkpoint(
+    target: Target,
+    *,
+    version: int | None,
+    policy: Literal["classic", "v2"] | None,
+    if_needed: bool,
+    backfill_first: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Write the checkpoint, and print what was done.
 
     Raises:
         DeltaError: the version can't be read, or its checkpoint can't be written.
     """
-    from airflow_delta.engine import DeltaTable
-
-    result = DeltaTable(options.uri).checkpoint(
-        options.version,
-        policy=options.policy,
-        if_needed=options.if_needed,
-        backfill_first=options.backfill_first,
-        dry_run=options.dry_run,
-    )
-    print_report(options, result.to_dict())
+    with progress("checkpoint", is_shown=not as_json):
+        result = target.open().checkpoint(
+            version,
+            policy=policy,
+            if_needed=if_needed,
+            backfill_first=backfill_first,
+            dry_run=dry_run,
+        )
+    print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)

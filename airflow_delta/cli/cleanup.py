@@ -2,54 +2,65 @@
 
 from __future__ import annotations
 
-import argparse
 from datetime import timedelta
-from typing import Any
 
-from airflow_delta.cli.reports import add_report_options, hours, print_report
+import click
 
-__all__ = ["add_parser", "run"]
+from airflow_delta.cli.options import HOURS, at_most_one, json_option, subcommand, yes_option
+from airflow_delta.cli.progress import progress
+from airflow_delta.cli.reports import print_how_to_delete, print_report
+from airflow_delta.cli.target import Target, table_options
 
-
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser(
-        "cleanup", help="delete commits and checkpoints that are older than the log's retention"
-    )
-    add_report_options(parser)
-    parser.add_argument(
-        "--older-than-hours",
-        type=hours,
-        metavar="HOURS",
-        help="the age of the commits to delete; default: the property delta.logRetentionDuration",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="clean up even if the table's properties forbid it or have a longer retention",
-    )
-    parser.add_argument(
-        "--write-checkpoint",
-        action="store_true",
-        help="first write a checkpoint of an older version, if more can be deleted then",
-    )
-    parser.set_defaults(run=run)
+__all__ = ["cleanup"]
 
 
-def run(options: argparse.Namespace) -> None:
+@subcommand(
+    "cleanup",
+    help="Delete commits and checkpoints that are older than the log's retention. Only reports them "
+    "without --yes.",
+)
+@table_options()
+@click.option(
+    "--older-than-hours",
+    type=HOURS,
+    metavar="HOURS",
+    help="The age of the commits to delete; default: the property delta.logRetentionDuration.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Clean up even if the table's properties forbid it or have a longer retention.",
+)
+@click.option(
+    "--write-checkpoint",
+    is_flag=True,
+    help="First write a checkpoint of an older version, if more can be deleted then.",
+)
+@yes_option("Delete the commits and checkpoints.")
+@json_option
+def cleanup(
+    target: Target,
+    *,
+    older_than_hours: float | None,
+    force: bool,
+    write_checkpoint: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Clean up, and print what was done.
 
     Raises:
         RetentionError: the table's property keeps the log for longer.
         DeltaError: the table can't be read, or its log can't be cleaned up.
     """
-    from airflow_delta.engine import DeltaTable
-
-    older_than = options.older_than_hours
-    result = DeltaTable(options.uri).cleanup_metadata(
-        older_than=None if older_than is None else timedelta(hours=older_than),
-        force=options.force,
-        write_checkpoint=options.write_checkpoint,
-        dry_run=options.dry_run,
-    )
-    print_report(options, result.to_dict())
+    at_most_one(yes=yes, dry_run=dry_run)
+    with progress("cleanup", is_shown=not as_json):
+        result = target.open().cleanup_metadata(
+            older_than=None if older_than_hours is None else timedelta(hours=older_than_hours),
+            force=force,
+            write_checkpoint=write_checkpoint,
+            dry_run=not yes,
+        )
+    print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=not yes)
+    print_how_to_delete(yes=yes, dry_run=dry_run, as_json=as_json)

@@ -11,15 +11,18 @@ the SQL owner only.
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from airflow_delta.cli.options import VERSION_NUMBER, at_most_one, json_option, subcommand
 from airflow_delta.cli.output import print_json, print_line
+from airflow_delta.cli.target import Target, table_options
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
 
-__all__ = ["add_parser", "commits", "run"]
+__all__ = ["commits"]
 
 _UNKNOWN = "?"
 
@@ -27,31 +30,25 @@ _DONE = ("relocated_from", "relocated_to", "accepted_version", "given_up_version
 """The facts about changes of the owner's records."""
 
 
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser(
-        "commits", help="the commit owner, and which versions are ratified and backfilled"
-    )
-    parser.add_argument("uri", metavar="URI", help="the table's path or URI")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    repairs = parser.add_mutually_exclusive_group()
-    repairs.add_argument(
-        "--relocate",
-        action="store_true",
-        help="record in the owner's database that the table has moved here; refused if it seems to be at "
-        "its old location still",
-    )
-    repairs.add_argument(
-        "--accept-log",
-        type=int,
-        metavar="VERSION",
-        help="have the owner permanently give up the commits after VERSION, which must be the newest one "
-        "that is left after the loss of ratified commits; first stop all writers",
-    )
-    parser.set_defaults(run=run)
-
-
-def run(options: argparse.Namespace) -> None:
+@subcommand(
+    "commits", help="Show the commit owner, and which versions are ratified and backfilled."
+)
+@table_options()
+@click.option(
+    "--relocate",
+    is_flag=True,
+    help="Record in the owner's database that the table has moved here; refused if it seems to be at its "
+    "old location still.",
+)
+@click.option(
+    "--accept-log",
+    type=VERSION_NUMBER,
+    metavar="VERSION",
+    help="Have the owner permanently give up the commits after VERSION, which must be the newest one that "
+    "is left after the loss of ratified commits; first stop all writers.",
+)
+@json_option
+def commits(target: Target, *, relocate: bool, accept_log: int | None, as_json: bool) -> None:
     """Make the requested change of the owner's records, and print the facts.
 
     Raises:
@@ -60,41 +57,29 @@ def run(options: argparse.Namespace) -> None:
             printed.
         DeltaError: the table can't be read.
     """
-    from airflow_delta.engine import DeltaTable
     from airflow_delta.engine.errors import CommitOwnerError
 
-    table = DeltaTable(options.uri)
+    at_most_one(relocate=relocate, accept_log=accept_log)
+    table = target.open()
     try:
-        done = _repair(table, options)
-        facts = {**commits(table), **done}
+        done = _repair(table, accept_log, relocate=relocate)
+        facts = {"table_uri": target.uri, **table.commit_status().to_dict(), **done}
     except CommitOwnerError:
-        _print(_backfilled_commits(table), as_json=options.json)
+        _print(_backfilled_commits(table), as_json=as_json)
         raise
-    _print(facts, as_json=options.json)
+    _print(facts, as_json=as_json)
 
 
-def commits(table: DeltaTable) -> dict[str, Any]:
-    """The commit owner of a table, and its ratified and backfilled versions, as JSON values.
-
-    For a table that isn't managed ``owner`` and ``standing`` are None, and every version is backfilled.
-
-    Raises:
-        CommitOwnerError: the table's commit owner can't be reached.
-        DeltaError: the table can't be read.
-    """
-    return {"table_uri": table.uri, **table.commit_status().to_dict()}
-
-
-def _repair(table: DeltaTable, options: argparse.Namespace) -> dict[str, Any]:
+def _repair(table: DeltaTable, accept_log: int | None, *, relocate: bool) -> dict[str, Any]:
     """Make the requested change of the owner's records, and return facts about it; empty for none."""
-    if options.relocate:
+    if relocate:
         return {
             "relocated_from": table.relocate(),
             "relocated_to": table.storage.canonical_location,
         }
-    if options.accept_log is not None:
-        latest = table.accept_log(options.accept_log)
-        return {"accepted_version": options.accept_log, "given_up_version": latest}
+    if accept_log is not None:
+        latest = table.accept_log(accept_log)
+        return {"accepted_version": accept_log, "given_up_version": latest}
     return {}
 
 

@@ -2,53 +2,55 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+import click
 
-from airflow_delta.cli.reports import add_report_options, print_report, version_number
+from airflow_delta.cli.options import VERSION_NUMBER, dry_run_option, json_option, subcommand
+from airflow_delta.cli.progress import progress
+from airflow_delta.cli.reports import print_report
+from airflow_delta.cli.target import Target, table_options
 
-__all__ = ["add_parser", "run"]
-
-
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser(
-        "compact-log",
-        help="write a log compaction, which readers use instead of a range of commits",
-    )
-    add_report_options(parser)
-    parser.add_argument(
-        "--start",
-        type=version_number,
-        metavar="VERSION",
-        help="the first version; default: the first that no checkpoint and no compaction covers",
-    )
-    parser.add_argument(
-        "--end",
-        type=version_number,
-        metavar="VERSION",
-        help="the last version; default: the newest",
-    )
-    parser.add_argument(
-        "--backfill-first",
-        action="store_true",
-        help="first have the commit owner of a managed table backfill the range",
-    )
-    parser.set_defaults(run=run)
+__all__ = ["compact_log"]
 
 
-def run(options: argparse.Namespace) -> None:
+@subcommand(
+    "compact-log", help="Write a log compaction, which readers use instead of a range of commits."
+)
+@table_options()
+@click.option(
+    "--start",
+    type=VERSION_NUMBER,
+    metavar="VERSION",
+    help="The first version; default: the first that no checkpoint and no compaction covers.",
+)
+@click.option(
+    "--end",
+    type=VERSION_NUMBER,
+    metavar="VERSION",
+    help="The last version; default: the newest.",
+)
+@click.option(
+    "--backfill-first",
+    is_flag=True,
+    help="First have the commit owner of a managed table backfill the range.",
+)
+@dry_run_option
+@json_option
+def compact_log(
+    target: Target,
+    *,
+    start: int | None,
+    end: int | None,
+    backfill_first: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Compact the range, and print what was done.
 
     Raises:
         DeltaError: the range can't be read, or its compaction can't be written.
     """
-    from airflow_delta.engine import DeltaTable
-
-    result = DeltaTable(options.uri).compact_log(
-        options.start,
-        options.end,
-        backfill_first=options.backfill_first,
-        dry_run=options.dry_run,
-    )
-    print_report(options, result.to_dict())
+    with progress("compact-log", is_shown=not as_json):
+        result = target.open().compact_log(
+            start, end, backfill_first=backfill_first, dry_run=dry_run
+        )
+    print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)

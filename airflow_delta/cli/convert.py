@@ -2,53 +2,58 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
 
-from airflow_delta.cli.reports import add_report_options, print_report
+import click
 
-__all__ = ["add_parser", "run"]
+from airflow_delta.cli.options import PairType, dry_run_option, json_option, subcommand
+from airflow_delta.cli.progress import progress
+from airflow_delta.cli.reports import print_report
+from airflow_delta.cli.target import Target, table_options
 
-
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser(
-        "convert", help="convert a directory of Parquet files to a Delta table, in place"
-    )
-    add_report_options(parser)
-    parser.add_argument(
-        "--partition",
-        action="append",
-        default=[],
-        type=_column_type,
-        metavar="COLUMN:TYPE",
-        help="a column in the names of subdirectories, such as day:date; may be given more than once, in "
-        "the order of the table's partition columns",
-    )
-    parser.add_argument(
-        "--files-from",
-        type=Path,
-        metavar="FILE",
-        help="a text with the paths of the files below the directory, a line each; default: all files",
-    )
-    parser.add_argument(
-        "--property",
-        action="append",
-        default=[],
-        type=_property,
-        metavar="NAME=VALUE",
-        help="a table property; may be given more than once",
-    )
-    parser.add_argument(
-        "--no-statistics",
-        action="store_true",
-        help="make no statistics from the footers of the files",
-    )
-    parser.set_defaults(run=run)
+__all__ = ["convert"]
 
 
-def run(options: argparse.Namespace) -> None:
+@subcommand("convert", help="Convert a directory of Parquet files to a Delta table, in place.")
+@table_options()
+@click.option(
+    "--partition",
+    multiple=True,
+    # Names of columns may contain a colon; those of types don't.
+    type=PairType(":", is_last=True),
+    metavar="COLUMN:TYPE",
+    help="A column in the names of subdirectories, such as day:date; may be given more than once, in "
+    "the order of the table's partition columns.",
+)
+@click.option(
+    "--files-from",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A text with the paths of the files below the directory, a line each; default: all files.",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    type=PairType("="),
+    metavar="NAME=VALUE",
+    help="A table property; may be given more than once.",
+)
+@click.option(
+    "--no-statistics", is_flag=True, help="Make no statistics from the footers of the files."
+)
+@dry_run_option
+@json_option
+def convert(
+    target: Target,
+    *,
+    partition: tuple[tuple[str, str], ...],
+    files_from: Path | None,
+    properties: tuple[tuple[str, str], ...],
+    no_statistics: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Convert the directory, and print what was done.
 
     Raises:
@@ -56,34 +61,19 @@ def run(options: argparse.Namespace) -> None:
     """
     from airflow_delta.engine import DeltaTable
 
-    result = DeltaTable.convert(
-        options.uri,
-        dict(options.partition),
-        files=None if options.files_from is None else _lines(options.files_from),
-        properties=dict(options.property),
-        collect_statistics=not options.no_statistics,
-        dry_run=options.dry_run,
-    )
-    print_report(options, result.to_dict())
-
-
-def _column_type(text: str) -> tuple[str, str]:
-    # Names of columns may contain a colon; those of types don't.
-    column, _, kind = text.rpartition(":")
-    return _checked(column, kind, ":", text)
-
-
-def _property(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    return _checked(name, value, "=", text)
-
-
-def _checked(name: str, value: str, separator: str, text: str) -> tuple[str, str]:
-    if not (name and value):
-        raise argparse.ArgumentTypeError(
-            f"expected a name, {separator!r} and a value, found {text!r}"
+    access = target.access()
+    with progress("convert", is_shown=not as_json):
+        result = DeltaTable.convert(
+            access.uri,
+            dict(partition),
+            files=None if files_from is None else _lines(files_from),
+            properties=dict(properties),
+            collect_statistics=not no_statistics,
+            dry_run=dry_run,
+            storage_options=access.storage_options,
+            commit_owners=access.commit_owners,
         )
-    return name, value
+    print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)
 
 
 def _lines(file: Path) -> list[str]:

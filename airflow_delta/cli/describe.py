@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta.cli.options import at_most_one, json_option, subcommand, version_options
 from airflow_delta.cli.output import print_json, print_line
+from airflow_delta.cli.target import Target, table_options
 from airflow_delta.cli.wording import in_cli_words
 from airflow_delta.engine.model.sizes import size_text
 
 if TYPE_CHECKING:
+    from airflow_delta.engine import DeltaTable
     from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["add_parser", "describe", "run"]
+__all__ = ["describe"]
 
 _DUE = {True: "due", False: "not due", None: "unknown"}
 
 
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser(
-        "describe", help="version, size, schema, protocol and properties"
-    )
-    parser.add_argument("uri", metavar="URI", help="the table's path or URI")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, help="describe this version, not the newest")
-    which.add_argument(
-        "--timestamp", help="describe the newest version at this time, as ISO-8601 with offset"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run)
-
-
-def run(options: argparse.Namespace) -> None:
+@subcommand("describe", help="Show version, size, schema, protocol and properties.")
+@table_options()
+@version_options("Describe")
+@json_option
+def describe(target: Target, *, version: int | None, timestamp: str | None, as_json: bool) -> None:
     """Print the description.
 
     Raises:
         DeltaError: the table or the version can't be read.
     """
-    facts = describe(options.uri, version=options.version, timestamp=options.timestamp)
-    if options.json:
+    at_most_one(version=version, timestamp=timestamp)
+    facts = _facts(target.open(), target.uri, version, timestamp)
+    if as_json:
         print_json(facts)
         return
     width = max(map(len, facts))
@@ -56,8 +48,8 @@ def run(options: argparse.Namespace) -> None:
             print_line(f"{'':<{width}}  {line}")
 
 
-def describe(
-    uri: str, *, version: int | None = None, timestamp: str | None = None
+def _facts(
+    table: DeltaTable, uri: str, version: int | None, timestamp: str | None
 ) -> dict[str, Any]:
     """The facts about a version of a table, as JSON values.
 
@@ -66,13 +58,7 @@ def describe(
     ``active``), and whether the engine can read and append to such a table (``can_read``,
     ``can_write``, ``note``). ``maintenance`` has the last checkpoint and vacuum, and what is due,
     from `MaintenanceStatus.to_dict`; it is None if a version or timestamp is given.
-
-    Raises:
-        DeltaError: the table or the version can't be read.
     """
-    from airflow_delta.engine import DeltaTable
-
-    table = DeltaTable(uri)
     snapshot = table.snapshot(version=version, timestamp=timestamp)
     is_newest = version is None and timestamp is None
     metadata, protocol = snapshot.metadata, snapshot.protocol

@@ -6,45 +6,31 @@ be checked.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_delta.cli.allowed import add_allowed_outside, open_table
+import click
+
+from airflow_delta.cli.options import at_most_one, json_option, subcommand
 from airflow_delta.cli.output import print_json, print_line
+from airflow_delta.cli.progress import progress
+from airflow_delta.cli.target import Target, table_options
 from airflow_delta.cli.wording import in_cli_words
 
 if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.check.findings import CheckReport
 
-__all__ = ["add_parser", "run"]
+__all__ = ["doctor"]
 
 
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser("doctor", help="find problems of a table, with remedies")
-    parser.add_argument("uri", metavar="URI", help="the table's path or URI")
-    add_allowed_outside(parser)
-    depth = parser.add_mutually_exclusive_group()
-    depth.add_argument(
-        "--quick",
-        action="store_const",
-        const="quick",
-        dest="depth",
-        help="check only file names and the newest small parts of the log",
-    )
-    depth.add_argument(
-        "--log",
-        action="store_const",
-        const="log",
-        dest="depth",
-        help="read the log, but don't check that its files exist",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run, depth="files")
-
-
-def run(options: argparse.Namespace) -> int:
+@subcommand("doctor", help="Find problems of a table, with remedies. It changes nothing.")
+@table_options(outside=True)
+@click.option(
+    "--quick", is_flag=True, help="Check only file names and the newest small parts of the log."
+)
+@click.option("--log", is_flag=True, help="Read the log, but don't check that its files exist.")
+@json_option
+def doctor(target: Target, *, quick: bool, log: bool, as_json: bool) -> int:
     """Print the findings of a check.
 
     Returns:
@@ -53,8 +39,10 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         DeltaError: there is no table, or the store doesn't answer.
     """
-    report = open_table(options).check(depth=options.depth)
-    if options.json:
+    at_most_one(quick=quick, log=log)
+    with progress("doctor", is_shown=not as_json):
+        report = target.open().check(depth="quick" if quick else "log" if log else "files")
+    if as_json:
         print_json(_in_cli_words(report).to_dict())
     else:
         _print(_in_cli_words(report))

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+import click
 
-from airflow_delta.cli.allowed import add_allowed_outside, open_table
-from airflow_delta.cli.reports import add_report_options, print_report
+from airflow_delta.cli.options import at_most_one, json_option, subcommand
+from airflow_delta.cli.progress import progress
+from airflow_delta.cli.reports import print_how_to_delete, print_report
+from airflow_delta.cli.target import Target, table_options
 
-__all__ = ["add_parser", "run"]
+__all__ = ["NOT_YET", "drop_feature"]
 
 NOT_YET = 3
 """The exit status if the feature isn't dropped yet: files must be rewritten, or history must expire."""
 
 
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser(
-        "drop-feature",
-        help="remove a table feature from the protocol; exit status 3: not yet, run it again as it says",
-    )
-    add_report_options(parser)
-    add_allowed_outside(parser)
-    parser.add_argument("feature", metavar="FEATURE", help="its name, such as deletionVectors")
-    parser.add_argument(
-        "--truncate-history",
-        action="store_true",
-        help="let the versions with the feature expire and clean them up, instead of hiding them behind "
-        "protected checkpoints; this needs two runs",
-    )
-    parser.set_defaults(run=run)
-
-
-def run(options: argparse.Namespace) -> int:
+@subcommand(
+    "drop-feature",
+    help="Remove a table feature from the protocol. Exit status 3: not yet, run it again as it says.",
+)
+@table_options(outside=True)
+@click.argument("feature", metavar="FEATURE")
+@click.option(
+    "--truncate-history",
+    is_flag=True,
+    help="Let the versions with the feature expire and clean them up, instead of hiding them behind "
+    "protected checkpoints; this needs two runs, and is a dry run without --yes.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Delete versions, with --truncate-history.")
+@click.option("--dry-run", is_flag=True, help="Only report what would be done.")
+@json_option
+def drop_feature(
+    target: Target,
+    *,
+    feature: str,
+    truncate_history: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
     """Drop the feature, and print the result.
 
     Returns:
@@ -41,8 +47,12 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         DeltaError: the feature can't be dropped, or the store failed.
     """
-    result = open_table(options).drop_feature(
-        options.feature, truncate_history=options.truncate_history, dry_run=options.dry_run
-    )
-    print_report(options, result.to_dict())
+    at_most_one(yes=yes, dry_run=dry_run)
+    only_plan = dry_run or (truncate_history and not yes)
+    with progress("drop-feature", is_shown=not as_json):
+        result = target.open().drop_feature(
+            feature, truncate_history=truncate_history, dry_run=only_plan
+        )
+    print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=only_plan)
+    print_how_to_delete(yes=not only_plan, dry_run=dry_run, as_json=as_json)
     return 0 if result.status in ("dropped", "planned") else NOT_YET

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
-
+from airflow_delta.cli.options import json_option, subcommand
 from airflow_delta.cli.output import print_json, print_line
+from airflow_delta.cli.target import Target, table_options
 from airflow_delta.cli.wording import in_cli_words
 
-__all__ = ["add_parser", "run"]
+__all__ = ["health"]
 
 
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser(
-        "health", help="small files, deleted rows, the log: in numbers, and what would be gained"
-    )
-    parser.add_argument("uri", metavar="URI", help="the table's path or URI")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run)
-
-
-def run(options: argparse.Namespace) -> None:
+@subcommand(
+    "health", help="Report small files, deleted rows and the log in numbers, and possible gains."
+)
+@table_options()
+@json_option
+def health(target: Target, *, as_json: bool) -> None:
     """Print the numbers.
 
     Raises:
         DeltaError: the table can't be read.
     """
-    from airflow_delta.engine import DeltaTable
     from airflow_delta.engine.maintenance.reports import format_report
 
-    facts = DeltaTable(options.uri).health().to_dict()
+    facts = target.open().health().to_dict()
     gains = facts.pop("gains")
     for gain in gains.values():
         if gain["reason"] is not None:
             gain["reason"] = in_cli_words(gain["reason"])
-    if options.json:
-        print_json({"table_uri": options.uri, **facts, "gains": gains})
+    if as_json:
+        print_json({"table_uri": target.uri, **facts, "gains": gains})
         return
     for line in format_report(
         {**facts, **{f"gain_of_{name}": [gain] for name, gain in gains.items()}}

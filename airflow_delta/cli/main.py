@@ -1,4 +1,4 @@
-"""Parse the command line and run one subcommand; each subcommand is a module of this package.
+"""Parse the command line and run one subcommand; see ``group.py`` for the subcommands.
 
 Exit status:
 
@@ -6,74 +6,41 @@ Exit status:
 * 1: the table can't be read or changed, or its commit owner can't be reached, with the reason on standard
   error; or ``doctor`` has found an error;
 * 2: the command line is wrong;
-* 3: only ``drop-feature``: not dropped yet, run it again.
+* 3: only ``drop-feature``: not dropped yet, run it again;
+* 130: interrupted.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
-from airflow_delta.cli import (
-    backfill,
-    checkpoint,
-    cleanup,
-    commits,
-    compact_log,
-    convert,
-    describe,
-    doctor,
-    drop_feature,
-    health,
-    history,
-    optimize,
-    restore,
-    vacuum,
+import click
+from click.shell_completion import shell_complete
+
+from airflow_delta.cli.completion import COMPLETE_VARIABLE
+from airflow_delta.cli.group import PROGRAM, airflow_delta
+from airflow_delta.cli.output import (
+    print_error,
+    print_note,
+    print_usage_error,
+    warnings_as_lines,
 )
-from airflow_delta.cli.output import print_error, print_usage_error, warnings_as_lines
 from airflow_delta.engine.errors import DeltaError
-from airflow_delta.engine.version import VERSION
 
 __all__ = ["main"]
 
-_SUBCOMMANDS = (
-    describe,
-    history,
-    commits,
-    doctor,
-    health,
-    checkpoint,
-    compact_log,
-    backfill,
-    cleanup,
-    convert,
-    optimize,
-    vacuum,
-    restore,
-    drop_feature,
-)
-
 _WRONG_COMMAND_LINE = 2
+_INTERRUPTED = 130
 
 
-class _UsageError(Exception):
-    """The command line is wrong. Arguments: the usage of its subcommand, and the message."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Raise an error, instead of printing and exiting."""
-        raise _UsageError(self.format_usage(), message)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
     """Run the command.
 
     Args:
         arguments: the command line after the command's name; None: that of the process.
+        program: the name of the command, for its usage.
 
     Returns:
         The exit status.
@@ -81,37 +48,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: the command line is wrong, or contains ``--help``.
     """
+    if instruction := os.environ.get(COMPLETE_VARIABLE):
+        return shell_complete(airflow_delta, {}, PROGRAM, COMPLETE_VARIABLE, instruction)
     words = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in words
     try:
-        options = _parser().parse_args(words)
-    except _UsageError as wrong:
-        usage, message = wrong.args
-        print_usage_error(usage, message, as_json="--json" in words)
-        raise SystemExit(_WRONG_COMMAND_LINE) from None
-    try:
-        with warnings_as_lines(as_json=options.json):
-            status = options.run(options) or 0
+        with warnings_as_lines(as_json=as_json):
+            status = _run(words, program)
         sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        raise SystemExit(ended.exit_code) from None
+    except click.UsageError as wrong:
+        usage = "" if wrong.ctx is None else wrong.ctx.get_usage()
+        print_usage_error(usage, wrong.format_message(), as_json=as_json)
+        raise SystemExit(_WRONG_COMMAND_LINE) from None
     except DeltaError as error:
-        print_error(error, as_json=options.json)
+        print_error(error, as_json=as_json)
         return 1
+    except KeyboardInterrupt:
+        print_note("interrupted")
+        return _INTERRUPTED
     except BrokenPipeError:
         # The reader, for example `head`, has closed the pipe. Python flushes standard output again at exit,
         # which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    return int(status)
+    return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="airflow-delta",
-        description="Inspect and maintain Delta tables. Credentials of object stores come from the "
-        "environment, as for the vendors' own tools; the database of the commit owner of managed tables "
-        "comes from AIRFLOW_DELTA_COMMIT_OWNER_URL.",
-    )
-    parser.add_argument("--version", action="version", version=f"airflow-delta {VERSION}")
-    subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for subcommand in _SUBCOMMANDS:
-        subcommand.add_parser(subcommands)
-    return parser
+def _run(words: list[str], program: str) -> int:
+    with airflow_delta.make_context(program, words) as context:
+        return airflow_delta.invoke(context) or 0

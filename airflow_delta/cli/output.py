@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -21,14 +21,43 @@ from airflow_delta.engine.errors import DeltaError, DeltaWarning
 from airflow_delta.engine.model.plain import plain
 from airflow_delta.engine.public_text import public_text, without_password
 
-__all__ = ["print_error", "print_json", "print_line", "print_usage_error", "warnings_as_lines"]
+__all__ = [
+    "hide",
+    "print_error",
+    "print_json",
+    "print_json_row",
+    "print_line",
+    "print_note",
+    "print_script",
+    "print_usage_error",
+    "warnings_as_lines",
+]
 
 _PROGRAM = "airflow-delta"
+
+_SHORTEST = 3
+"""Texts of so many characters aren't hidden: they would be found in many words."""
+
+_secrets: set[str] = set()
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Replace some texts by asterisks in all errors, warnings and notes that are printed later.
+
+    Args:
+        secrets: the texts.
+    """
+    _secrets.update(secret for secret in secrets if len(secret) > _SHORTEST)
 
 
 def print_line(line: str) -> None:
     """Print a line of text, with escapes for unprintable characters."""
     print(public_text(line))
+
+
+def print_note(text: str) -> None:
+    """Print a note for people to standard error."""
+    _print_problem(f"{_PROGRAM}: {text}")
 
 
 def print_json(facts: Mapping[str, Any], *, indent: int | None = 2) -> None:
@@ -42,6 +71,16 @@ def print_json(facts: Mapping[str, Any], *, indent: int | None = 2) -> None:
     print(json.dumps({**facts, **uris}, indent=indent))
 
 
+def print_json_row(row: Mapping[str, Any]) -> None:
+    """Print a row of a table as a JSON object, in a line of its own; nothing is removed from it."""
+    print(json.dumps(row))
+
+
+def print_script(text: str) -> None:
+    """Print a text of this package as it is, with its line breaks."""
+    print(text)
+
+
 def print_error(error: DeltaError, *, as_json: bool) -> None:
     """Print an error to standard error, reworded for the command line.
 
@@ -51,7 +90,7 @@ def print_error(error: DeltaError, *, as_json: bool) -> None:
     """
     message = in_cli_words(error.message)
     if as_json:
-        facts = _without_passwords(plain(error.facts))
+        facts = plain(error.facts)
         _print_object("error", type(error).__name__, message, table_uri=error.table, facts=facts)
         return
     table = f"{error.table}: " if error.table else ""
@@ -69,7 +108,7 @@ def print_usage_error(usage: str, message: str, *, as_json: bool) -> None:
     if as_json:
         _print_object("error", "UsageError", message, table_uri=None, facts={})
         return
-    print(usage, end="", file=sys.stderr)
+    print(usage, file=sys.stderr)
     _print_problem(f"{_PROGRAM}: {message}")
 
 
@@ -107,12 +146,12 @@ def warnings_as_lines(*, as_json: bool) -> Iterator[None]:
 
 
 def _print_object(kind: str, type_: str, message: str, **facts: Any) -> None:
-    members = {"type": type_, "message": without_password(message), **facts}
-    print(json.dumps({kind: members}), file=sys.stderr)
+    members = {"type": type_, "message": message, **facts}
+    print(json.dumps({kind: _without_passwords(members)}), file=sys.stderr)
 
 
 def _print_problem(message: str) -> None:
-    print(public_text(message), file=sys.stderr)
+    print(public_text(_hidden(message)), file=sys.stderr)
 
 
 def _without_passwords(value: Any) -> Any:
@@ -120,4 +159,10 @@ def _without_passwords(value: Any) -> Any:
         return {name: _without_passwords(entry) for name, entry in value.items()}
     if isinstance(value, list):
         return [_without_passwords(entry) for entry in value]
-    return without_password(value) if isinstance(value, str) else value
+    return without_password(_hidden(value)) if isinstance(value, str) else value
+
+
+def _hidden(text: str) -> str:
+    for secret in _secrets:
+        text = text.replace(secret, "***")
+    return text

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+import click
 
-from airflow_delta.cli.allowed import add_allowed_outside, open_table
-from airflow_delta.cli.reports import add_report_options, print_report
+from airflow_delta.cli.options import (
+    dry_run_option,
+    exactly_one,
+    json_option,
+    subcommand,
+    version_options,
+)
+from airflow_delta.cli.progress import progress
+from airflow_delta.cli.reports import print_report
+from airflow_delta.cli.target import Target, table_options
 
-__all__ = ["add_parser", "run"]
-
-
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser("restore", help="restore an earlier version by a commit")
-    add_report_options(parser)
-    add_allowed_outside(parser)
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--version", type=int, help="restore this version")
-    which.add_argument(
-        "--timestamp", help="restore the newest version at this time, as ISO-8601 with offset"
-    )
-    parser.add_argument(
-        "--ignore-missing-files",
-        action="store_true",
-        help="don't check that the restored files exist",
-    )
-    parser.set_defaults(run=run)
+__all__ = ["restore"]
 
 
-def run(options: argparse.Namespace) -> None:
+@subcommand("restore", help="Restore an earlier version by a commit.")
+@table_options(outside=True)
+@version_options("Restore")
+@click.option(
+    "--ignore-missing-files", is_flag=True, help="Don't check that the restored files exist."
+)
+@dry_run_option
+@json_option
+def restore(
+    target: Target,
+    *,
+    version: int | None,
+    timestamp: str | None,
+    ignore_missing_files: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Restore the table, and print what was done.
 
     Raises:
@@ -37,14 +42,13 @@ def run(options: argparse.Namespace) -> None:
         DeltaError: the version can't be restored, or the checkpoint can't be written; after the commit, the
             report is printed in any case.
     """
-    table = open_table(options)
-    result = table.restore(
-        options.version,
-        options.timestamp,
-        ignore_missing_files=options.ignore_missing_files,
-        dry_run=options.dry_run,
-    )
-    print_report(options, result.to_dict())
+    exactly_one(version=version, timestamp=timestamp)
+    table = target.open()
+    with progress("restore", is_shown=not as_json):
+        result = table.restore(
+            version, timestamp, ignore_missing_files=ignore_missing_files, dry_run=dry_run
+        )
+    print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)
     if result.checkpoint_due:
         # The commit may have as many actions as the table has files, and every reader would read it.
         table.checkpoint(result.version, backfill_first=True)

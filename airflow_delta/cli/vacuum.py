@@ -2,59 +2,70 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+import click
 
-from airflow_delta.cli.reports import add_report_options, hours, print_report
+from airflow_delta.cli.options import HOURS, at_most_one, json_option, subcommand, yes_option
+from airflow_delta.cli.progress import progress
+from airflow_delta.cli.reports import print_how_to_delete, print_report
+from airflow_delta.cli.target import Target, table_options
 
-__all__ = ["add_parser", "run"]
-
-
-def add_parser(subcommands: Any) -> None:
-    """Add this subcommand to the command's parser."""
-    parser = subcommands.add_parser(
-        "vacuum", help="delete files that no version within the retention needs"
-    )
-    add_report_options(parser)
-    parser.add_argument(
-        "--retention-hours",
-        type=hours,
-        metavar="HOURS",
-        help="the age of the files to delete; default: the property delta.deletedFileRetentionDuration",
-    )
-    candidates = parser.add_mutually_exclusive_group()
-    candidates.add_argument(
-        "--lite",
-        action="store_true",
-        help="check only files that commits have removed since the last vacuum, without a listing",
-    )
-    candidates.add_argument(
-        "--inventory",
-        metavar="FILE",
-        help="a Parquet file that lists the files, instead of a listing of the store",
-    )
-    parser.add_argument(
-        "--ignore-retention",
-        action="store_true",
-        help="allow a shorter retention than the table's property; nobody may be using the table",
-    )
-    parser.set_defaults(run=run)
+__all__ = ["vacuum"]
 
 
-def run(options: argparse.Namespace) -> None:
+@subcommand(
+    "vacuum",
+    help="Delete files that no version within the retention needs. Only reports them without --yes.",
+)
+@table_options()
+@click.option(
+    "--retention-hours",
+    type=HOURS,
+    metavar="HOURS",
+    help="The age of the files to delete; default: the property delta.deletedFileRetentionDuration.",
+)
+@click.option(
+    "--lite",
+    is_flag=True,
+    help="Check only files that commits have removed since the last vacuum, without a listing.",
+)
+@click.option(
+    "--inventory",
+    metavar="FILE",
+    help="A Parquet file that lists the files, instead of a listing of the store.",
+)
+@click.option(
+    "--ignore-retention",
+    is_flag=True,
+    help="Allow a shorter retention than the table's property; nobody may be using the table.",
+)
+@yes_option("Delete the files.")
+@json_option
+def vacuum(
+    target: Target,
+    *,
+    retention_hours: float | None,
+    lite: bool,
+    inventory: str | None,
+    ignore_retention: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Vacuum the table, and print what was done.
 
     Raises:
         RetentionError: the retention is shorter than the table's property.
         DeltaError: the table can't be read or vacuumed.
     """
-    from airflow_delta.engine import DeltaTable
-
-    result = DeltaTable(options.uri).vacuum(
-        retention_hours=options.retention_hours,
-        mode="lite" if options.lite else "full",
-        inventory=options.inventory,
-        enforce_retention=not options.ignore_retention,
-        dry_run=options.dry_run,
-    )
-    print_report(options, result.to_dict())
+    at_most_one(lite=lite, inventory=inventory)
+    at_most_one(yes=yes, dry_run=dry_run)
+    with progress("vacuum", is_shown=not as_json):
+        result = target.open().vacuum(
+            retention_hours=retention_hours,
+            mode="lite" if lite else "full",
+            inventory=inventory,
+            enforce_retention=not ignore_retention,
+            dry_run=not yes,
+        )
+    print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=not yes)
+    print_how_to_delete(yes=yes, dry_run=dry_run, as_json=as_json)

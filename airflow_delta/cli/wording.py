@@ -44,7 +44,7 @@ _OPTIONS = {
 _LISTED = re.compile(r"allowed_outside=\[(?P<quote>['\"])(?P<location>.*?)(?P=quote)\]")
 
 _METHOD = re.compile(
-    rf"\bDeltaTable\.(?P<method>{'|'.join(_SUBCOMMANDS)})\b"
+    rf"\b(?:DeltaTable\.|table\.(?=\w+\())(?P<method>{'|'.join(_SUBCOMMANDS)})\b"
     r"(?:\((?:version=(?P<version>[0-9]+))?\))?(?: or [A-Z]\w+Operator\b)?"
 )
 # Not inside a path, because a partition column and its value may have such a name.

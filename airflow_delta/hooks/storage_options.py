@@ -17,8 +17,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.table_locations import as_locations
-from airflow_delta.version_compat import AirflowException, Connection
+from airflow_delta.version_compat import Connection
 
 __all__ = [
     "SECRET_OPTIONS",
@@ -128,11 +129,11 @@ def storage_options(connection: Connection, extra: Mapping[str, Any]) -> dict[st
 
     :param connection: an Airflow connection.
     :param extra: its extras, already parsed.
-    :raises AirflowException: connections of this type can't be converted, or a field can't.
+    :raises TableFailure: connections of this type can't be converted, or a field can't.
     """
     translate = _TRANSLATIONS.get(connection.conn_type or "")
     if translate is None:
-        raise AirflowException(
+        raise TableFailure(
             f"connection {connection.conn_id!r} is of type {connection.conn_type!r}: expected one "
             f"of {', '.join(sorted(_TRANSLATIONS))}; for any other store put its storage options "
             "into the extras of a connection of type 'delta'"
@@ -147,12 +148,12 @@ def allowed_locations(connection: Connection, extra: Mapping[str, Any]) -> tuple
 
     :param connection: an Airflow connection.
     :param extra: its extras, already parsed.
-    :raises AirflowException: the extra is neither a list of texts nor a text.
+    :raises TableFailure: the extra is neither a list of texts nor a text.
     """
     value = extra.get(_ALLOWED_OUTSIDE)
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     if not (value is None or is_list or isinstance(value, str)):
-        raise AirflowException(
+        raise TableFailure(
             f"connection {connection.conn_id!r}: the extra {_ALLOWED_OUTSIDE!r} is a "
             f'{type(value).__name__}; expected locations, for example ["s3://shared-lake/"]'
         )
@@ -163,7 +164,7 @@ def _delta(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
     """The extras are the options; they must be text, because stores interpret other types differently."""
     wrong = sorted(name for name, value in extra.items() if not isinstance(value, str))
     if wrong:
-        raise AirflowException(
+        raise TableFailure(
             f"connection {connection.conn_id!r}: the extras {wrong} aren't text; storage options "
             'are text, for example {"aws_allow_http": "true"}'
         )
@@ -240,7 +241,7 @@ def _account(host: str | None) -> str:
 def _refuse(connection: Connection, extra: Mapping[str, Any], *names: str) -> None:
     present = [name for name in names if extra.get(name)]
     if present:
-        raise AirflowException(
+        raise TableFailure(
             f"connection {connection.conn_id!r} has {', '.join(present)}, which can't be "
             "converted to storage options; use a connection of type 'delta' whose extras are "
             "storage options, or leave the connection out to use the identity of the worker"

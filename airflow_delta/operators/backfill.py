@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
+from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_version
 from airflow_delta.version_compat import Context
@@ -42,6 +43,7 @@ class BackfillOperator(TableTask):
         self.version = version
         self.check_arguments()
 
+    @with_lineage
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Backfill the table.

@@ -9,6 +9,8 @@ from airflow_delta.hooks.change_feed import ChangeFeed
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.feed_progress import TaskProgress, with_progress
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import appends_changes
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import target_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
@@ -108,6 +110,8 @@ class ChangeFeedOperator(TableTask):
         spark_conf=as_spark_conf,
     )
 
+    datasets = appends_changes
+
     def __init__(
         self,
         *,
@@ -150,6 +154,7 @@ class ChangeFeedOperator(TableTask):
         """``target_uri``: Spark is needed only with a target."""
         return ["target_uri"] if is_certain(given.get("target_uri")) else []
 
+    @with_lineage
     @with_table_commit(target_commit("WRITE", metrics=("num_changes",)))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

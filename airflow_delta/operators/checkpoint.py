@@ -8,6 +8,7 @@ from typing import Any
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
+from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -109,6 +110,7 @@ class CheckpointOperator(TableTask):
         """The engine ``spark``."""
         return ["engine='spark'"] if given.get("engine") == "spark" else []
 
+    @with_lineage
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the checkpoint.

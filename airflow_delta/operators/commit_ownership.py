@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import alters_table_if
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_conf, as_text, switch
@@ -45,6 +47,8 @@ class ConvertToManagedCommitOperator(TableTask):
         conf=as_conf,
     )
 
+    datasets = alters_table_if("converted")
+
     def __init__(
         self,
         *,
@@ -57,6 +61,7 @@ class ConvertToManagedCommitOperator(TableTask):
         self.conf = conf
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(_TO_MANAGED)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
@@ -102,11 +107,14 @@ class ConvertToFileSystemOperator(TableTask):
         keep_in_commit_timestamps=switch(default=True),
     )
 
+    datasets = alters_table_if("converted")
+
     def __init__(self, *, keep_in_commit_timestamps: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.keep_in_commit_timestamps = keep_in_commit_timestamps
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(_TO_FILE_SYSTEM)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)

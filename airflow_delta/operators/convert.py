@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import converts_directory
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
@@ -62,6 +64,8 @@ class ConvertToDeltaOperator(TableTask):
         dry_run=flag(default=False),
     )
 
+    datasets = converts_directory
+
     def __init__(
         self,
         *,
@@ -81,6 +85,7 @@ class ConvertToDeltaOperator(TableTask):
         self._dry_run = dry_run
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(
         maintenance_commit(
             "CONVERT",

@@ -8,6 +8,8 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import alters_table_if
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
@@ -84,6 +86,8 @@ class DropFeatureOperator(TableTask):
         spark_conf=as_spark_conf,
     )
 
+    datasets = alters_table_if("num_commits")
+
     def __init__(
         self,
         *,
@@ -106,6 +110,7 @@ class DropFeatureOperator(TableTask):
         self._job: Any = None
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(_COMMIT)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
+from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_version, switch
 from airflow_delta.version_compat import AirflowSkipException, Context
@@ -73,6 +74,7 @@ class LogCompactionOperator(TableTask):
         if start is not None and end is not None and start > end:
             raise ArgumentError(f"start={start} is after end={end}")
 
+    @with_lineage
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Write the compaction.

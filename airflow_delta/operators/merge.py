@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_changes import SparkRowChanges
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import merges_rows
 from airflow_delta.operators.row_source import RowSourceTask
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import row_commit, with_table_commit
@@ -107,6 +109,8 @@ class MergeOperator(RowSourceTask):
         user_metadata=as_text,
     )
 
+    datasets = merges_rows
+
     def __init__(
         self,
         *,
@@ -127,6 +131,7 @@ class MergeOperator(RowSourceTask):
         self.user_metadata = user_metadata
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(row_commit("MERGE"))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

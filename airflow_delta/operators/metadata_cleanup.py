@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
+from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_hours, flag, switch
 from airflow_delta.version_compat import Context
@@ -71,6 +72,7 @@ class MetadataCleanupOperator(TableTask):
         self._dry_run = dry_run
         self.check_arguments()
 
+    @with_lineage
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Clean up the log.

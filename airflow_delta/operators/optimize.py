@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
+from airflow_delta.hooks.spark.maintenance import SparkMaintenance
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import optimizes_table
+from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
+    as_bytes,
     as_names,
     as_ratio,
     as_size,
+    as_spark_conf,
     as_text,
+    choice,
     flag,
 )
 from airflow_delta.version_compat import Context
 
 __all__ = ["OptimizeOperator"]
 
+_SPARK = "spark_default"
+
+_ENGINES = ("auto", "local", "spark")
+
+_SPARK_THRESHOLD_BYTES = 32 << 30
+"""What a worker rewrites in some minutes."""
+
 
 class OptimizeOperator(TableTask):
-    """Rewrite small files of a table, and files with many deleted rows, in the worker.
+    """Rewrite small files of a table, and files with many deleted rows, in the worker or with Spark.
 
     With ``z_order_by``, and if the table is clustered, rows are sorted, so that queries read fewer files.
 
@@ -32,7 +47,8 @@ class OptimizeOperator(TableTask):
 
     Returns a dictionary with ``table_uri``, ``version`` (of the last commit, else the planned one),
     ``commits``, ``files_removed``, ``bytes_removed``, ``files_added``, ``bytes_added``, ``files_copied``,
-    ``files_lost``, the ``plan`` and more: see the reference. The task's log has the same facts.
+    ``files_lost``, the ``plan``, ``engine`` (``local`` or ``spark``) and more: see the reference. The log
+    of the task has the same facts.
 
     :param table_uri: the table's path or URI. (templated)
     :param where: a condition over partition columns that chooses the files, such as
@@ -51,7 +67,16 @@ class OptimizeOperator(TableTask):
     :param max_bytes: the most bytes of files to rewrite in this run; None for any number. (templated)
     :param min_cube_size: of a clustered table: files that were clustered together stay if they have so many
         bytes; None: 100 GiB. (templated)
-    :param dry_run: only report what would be rewritten. (templated)
+    :param dry_run: only report what would be rewritten, and which engine would do it; this never submits a
+        job. (templated)
+    :param engine: ``local`` rewrites files in the worker, in bounded memory. ``spark`` submits a PySpark
+        job. ``auto`` uses Spark if ``spark_conn_id`` is given and the files to rewrite have at least
+        ``spark_threshold_bytes``. All follow the same plan, and each goes on where another has stopped.
+        (templated)
+    :param spark_conn_id: the Spark connection; None: ``spark_default`` for ``engine="spark"``, and no Spark
+        for ``auto``. (templated)
+    :param spark_conf: Spark properties of the job. (templated)
+    :param spark_threshold_bytes: for ``engine="auto"``, the bytes of the files to rewrite; None: 32 GiB.
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
@@ -70,6 +95,9 @@ class OptimizeOperator(TableTask):
         "max_bytes",
         "min_cube_size",
         "_dry_run",
+        "engine",
+        "spark_conn_id",
+        "spark_conf",
     )
     arguments = with_readers(
         TableTask,
@@ -83,7 +111,13 @@ class OptimizeOperator(TableTask):
         max_bytes=as_size,
         min_cube_size=as_size,
         dry_run=flag(default=False),
+        engine=choice(*_ENGINES, default="auto"),
+        spark_conn_id=as_text,
+        spark_conf=as_spark_conf,
+        spark_threshold_bytes=as_bytes,
     )
+
+    datasets = optimizes_table
 
     def __init__(
         self,
@@ -98,6 +132,10 @@ class OptimizeOperator(TableTask):
         max_bytes: int | str | None = None,
         min_cube_size: int | str | None = None,
         dry_run: bool | str = False,
+        engine: str = "auto",
+        spark_conn_id: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        spark_threshold_bytes: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -112,8 +150,19 @@ class OptimizeOperator(TableTask):
         self.min_cube_size = min_cube_size
         # With an underscore, because every operator of Airflow has a method of that name.
         self._dry_run = dry_run
+        self.engine = engine
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self.spark_threshold_bytes = spark_threshold_bytes
+        self._job: Any = None
         self.check_arguments()
 
+    @classmethod
+    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
+        """The engine ``spark``."""
+        return ["engine='spark'"] if given.get("engine") == "spark" else []
+
+    @with_lineage
     @with_table_commit(
         maintenance_commit(
             "OPTIMIZE",
@@ -122,25 +171,56 @@ class OptimizeOperator(TableTask):
         )
     )
     @with_failures_by_policy
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
+    def execute(self, context: Context) -> dict[str, Any]:
         """Optimize the table.
 
         :raises TableFailure: the condition isn't about partition columns, a data file is damaged or
             missing, or the table can't be written. See `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed, or other writers were faster.
+        :raises AirflowException: the Spark job failed.
         """
-        report = self.hook().optimize(
-            self.table_uri,
-            where=self.argument("where"),
-            min_file_size=self.argument("min_file_size"),
-            max_file_size=self.argument("max_file_size"),
-            max_deleted_ratio=self.argument("max_deleted_ratio"),
-            purge=self.argument("purge"),
-            z_order_by=self.argument("z_order_by") or (),
-            full=self.argument("full"),
-            max_bytes=self.argument("max_bytes"),
-            min_cube_size=self.argument("min_cube_size"),
-            dry_run=self.argument("dry_run"),
-        )
+        hook = self.hook()
+        options: dict[str, Any] = {
+            "where": self.argument("where"),
+            "min_file_size": self.argument("min_file_size"),
+            "max_file_size": self.argument("max_file_size"),
+            "max_deleted_ratio": self.argument("max_deleted_ratio"),
+            "purge": self.argument("purge"),
+            "z_order_by": self.argument("z_order_by") or (),
+            "full": self.argument("full"),
+            "max_bytes": self.argument("max_bytes"),
+            "min_cube_size": self.argument("min_cube_size"),
+        }
+        by_spark = self._takes_spark(hook, options)
+        is_dry_run = self.argument("dry_run")
+        if by_spark and not is_dry_run:
+            report = self._submit(hook, options, context)
+        else:
+            report = hook.optimize(self.table_uri, **options, dry_run=is_dry_run)
+        report = {**report, "engine": "spark" if by_spark else "local"}
         log_report(self.log, "optimization", report)
         return report
+
+    def on_kill(self) -> None:
+        """Cancel the Spark job."""
+        if self._job is not None:
+            self._job.on_kill()
+
+    def _takes_spark(self, hook: DeltaHook, options: Mapping[str, Any]) -> bool:
+        engine = self.argument("engine")
+        if engine != "auto" or not self.spark_conn_id:
+            return bool(engine == "spark")
+        threshold = self.argument("spark_threshold_bytes")
+        planned = hook.optimize(self.table_uri, **options, dry_run=True)["plan"]["bytes"]
+        return bool(planned >= (_SPARK_THRESHOLD_BYTES if threshold is None else threshold))
+
+    def _submit(
+        self, hook: DeltaHook, options: Mapping[str, Any], context: Context
+    ) -> dict[str, Any]:
+        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
+        from airflow_delta.hooks.spark.job import SparkJobHook
+
+        name, _ = run_identity(context)
+        connection = self.argument("spark_conn_id") or _SPARK
+        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
+        return SparkMaintenance(hook, self._job).optimize(self.table_uri, **options)

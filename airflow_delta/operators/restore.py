@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import restores_table
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
@@ -61,6 +63,8 @@ class RestoreOperator(TableTask):
     )
     exclusive = (("version", "timestamp"),)
 
+    datasets = restores_table
+
     def __init__(
         self,
         *,
@@ -91,6 +95,7 @@ class RestoreOperator(TableTask):
         if known.get("version", 0) is None and known.get("timestamp", 0) is None:
             raise ArgumentError("give a version or a timestamp to restore")
 
+    @with_lineage
     @with_table_commit(
         maintenance_commit(
             "RESTORE",

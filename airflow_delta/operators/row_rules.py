@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_rules import SparkRowRules
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import alters_table
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.spark_task import SparkTask
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
@@ -26,6 +28,7 @@ class _RowRuleTask(SparkTask):
     """A task that has Spark check the rows of a table, and then adds a rule for them."""
 
     spark_argument: ClassVar[str]
+    datasets = alters_table
 
     @classmethod
     def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
@@ -73,6 +76,7 @@ class AddConstraintOperator(_RowRuleTask):
         self.expression = expression
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(maintenance_commit("ADD CONSTRAINT", committed=_always))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
@@ -118,6 +122,7 @@ class SetNotNullOperator(_RowRuleTask):
         self.column = column
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(maintenance_commit("CHANGE COLUMN", committed=_always))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

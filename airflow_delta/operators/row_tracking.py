@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import alters_table_if
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import flag
@@ -37,12 +39,15 @@ class EnableRowTrackingOperator(TableTask):
     template_fields: Sequence[str] = (*TableTask.template_fields, "_dry_run")
     arguments = with_readers(TableTask, dry_run=flag(default=False))
 
+    datasets = alters_table_if("num_commits")
+
     def __init__(self, *, dry_run: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         # With an underscore, because every operator of Airflow has a method of that name.
         self._dry_run = dry_run
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(
         maintenance_commit(
             "SET TBLPROPERTIES",

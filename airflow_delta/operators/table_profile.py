@@ -8,6 +8,7 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.table_profile import SnapshotProfile
 from airflow_delta.operators.arguments import is_certain
+from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.pinned_version import pinned_version
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
@@ -118,6 +119,7 @@ class TableProfileOperator(TableTask):
         is_sure = columns is None or (isinstance(columns, list | tuple) and len(columns) > 0)
         return ["columns other than []"] if is_sure else []
 
+    @with_lineage
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Profile the version.

@@ -10,6 +10,7 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.hooks.table_locations import one_connection, split_connection
 from airflow_delta.operators.arguments import attribute_of, check_arguments, rendered_argument
+from airflow_delta.operators.lineage import LineageTask
 from airflow_delta.operators.template_values import (
     Reader,
     as_allowed_locations,
@@ -17,7 +18,6 @@ from airflow_delta.operators.template_values import (
     as_text,
 )
 from airflow_delta.version_compat import (
-    BaseOperator,
     Context,
     has_dag,
     is_made_from_mapped,
@@ -31,7 +31,7 @@ _LOCATIONS = ("table_uri", "target_uri", "inventory", "source_uri")
 """The arguments that are locations in the table's store."""
 
 
-class TableTask(BaseOperator):
+class TableTask(LineageTask):
     """A task on one table.
 
     Its result is a dictionary. Each value is also an XCom, so that ``task.output["version"]`` is
@@ -143,7 +143,10 @@ class TableTask(BaseOperator):
                 found.append(connection_id)
         self.delta_conn_id = one_connection(self.delta_conn_id, *found)
         allowed_outside = self.argument("allowed_outside")
-        return DeltaHook(self.delta_conn_id, self.commit_owner_conn_id, allowed_outside)
+        hook = DeltaHook(self.delta_conn_id, self.commit_owner_conn_id, allowed_outside)
+        # The task reports what it reads and writes itself, in more detail.
+        hook.collects_lineage = False
+        return hook
 
     def _do_render_template_fields(
         self,

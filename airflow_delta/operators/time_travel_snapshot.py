@@ -10,6 +10,8 @@ from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.snapshot_copy import SnapshotCopy
 from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.durations import Duration, as_duration_ms
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import copies_version
 from airflow_delta.operators.pinned_version import pinned_version
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import target_commit, with_table_commit
@@ -107,6 +109,8 @@ class TimeTravelSnapshotOperator(TableTask):
     )
     exclusive = (("version", "timestamp"),)
 
+    datasets = copies_version
+
     def __init__(
         self,
         *,
@@ -151,6 +155,7 @@ class TimeTravelSnapshotOperator(TableTask):
         """``target_uri``: Spark makes the copy."""
         return ["target_uri"] if is_certain(given.get("target_uri")) else []
 
+    @with_lineage
     @with_table_commit(target_commit("CLONE", metrics=("target_num_files", "target_num_rows")))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
+from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -132,6 +133,7 @@ class VacuumOperator(TableTask):
         """The engine ``spark``."""
         return ["engine='spark'"] if given.get("engine") == "spark" else []
 
+    @with_lineage
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Vacuum the table.

@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_changes import SparkRowChanges
+from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage_rules import writes_rows
 from airflow_delta.operators.row_source import RowSourceTask
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import row_commit, with_table_commit
@@ -63,8 +65,9 @@ class WriteOperator(RowSourceTask):
 
     Returns a dictionary with ``table_uri``, ``version`` (of the commit; without one, the newest),
     ``committed`` (False only if the mode is ``ignore`` and the table exists), ``repeated`` (whether an
-    earlier try made the commit) and ``metrics``, the operation metrics of the commit (None if the commit is
-    no longer in the log).
+    earlier try made the commit), ``metrics``, the operation metrics of the commit (None if the commit is
+    no longer in the log), and ``compaction``: if small files were compacted after the write, a dictionary
+    with ``version``, ``num_removed_files``, ``num_added_files`` and ``error``; else None.
 
     :param table_uri: the table's path or URI; it is created if it doesn't exist. (templated)
     :param source_uri: the path or URI of files, may have wildcards. (templated)
@@ -126,6 +129,8 @@ class WriteOperator(RowSourceTask):
         user_metadata=as_text,
     )
 
+    datasets = writes_rows
+
     def __init__(
         self,
         *,
@@ -156,6 +161,7 @@ class WriteOperator(RowSourceTask):
         self.user_metadata = user_metadata
         self.check_arguments()
 
+    @with_lineage
     @with_table_commit(row_commit("WRITE"))
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from typing import Any, NoReturn
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import TableFailure, failures_by_policy
 from airflow_delta.hooks.waits.look import TableLook, WaitLog
+from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.triggers.table_poll import TablePoll
 from airflow_delta.version_compat import (
@@ -111,6 +112,7 @@ class TableWait(TableTask, BaseSensorOperator):
         self._log.found(found)
         return PokeReturnValue(found.reached, found.facts)
 
+    @with_lineage
     def execute(self, context: Context) -> Any:
         """Wait in this slot, or defer to the triggerer."""
         # If a process runs a task more than once, the table may be another one each time.
@@ -144,6 +146,7 @@ class TableWait(TableTask, BaseSensorOperator):
         with self._explained():
             return super().resume_execution(next_method, next_kwargs, context)
 
+    @with_lineage
     def execute_complete(
         self,
         context: Context,  # noqa: ARG002  (Airflow's signature)

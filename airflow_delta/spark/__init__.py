@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_delta.spark.dml.merge.merge import MergeBuilder, merge
     from airflow_delta.spark.dml.merge.result import MergeResult
     from airflow_delta.spark.dml.update import UpdateResult, update
+    from airflow_delta.spark.optimizer.optimize import optimize
     from airflow_delta.spark.profile.profiling import profile_snapshot
     from airflow_delta.spark.reader.read import read_snapshot
     from airflow_delta.spark.writer.write import WriteResult, write
@@ -40,6 +41,7 @@ __all__ = [
     "delete",
     "enable_iceberg_compat",
     "merge",
+    "optimize",
     "profile_snapshot",
     "read_changes",
     "read_snapshot",
@@ -59,6 +61,7 @@ _HOMES = {
     "delete": "dml.delete",
     "enable_iceberg_compat": "alterations.iceberg",
     "merge": "dml.merge.merge",
+    "optimize": "optimizer.optimize",
     "profile_snapshot": "profile.profiling",
     "read_changes": "changes.read",
     "read_snapshot": "reader.read",

@@ -11,6 +11,7 @@ from benchmarks.jobs import (
     reading,
     sorting,
     spark_checkpoints,
+    spark_optimizing,
     spark_reading,
     spark_row_changes,
     spark_writing,
@@ -33,4 +34,5 @@ JOBS: tuple[Job, ...] = (
     *vacuum.JOBS,
     *cleanup.JOBS,
     *sorting.JOBS,
+    *spark_optimizing.JOBS,
 )

@@ -159,7 +159,7 @@ def test_each_task_goes_by_the_policy(
     def fail(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(DeltaHook, "table", fail)
+    monkeypatch.setattr(DeltaHook, "_open", fail)
     task = kind(task_id="t", table_uri="/data/t", **arguments)
     for execute in (task.execute, getattr(task, "poke", task.execute)):
         if isinstance(error, errors.StorageError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import airflow_delta
+from tests.airflow.lineage.captured_events import CapturedEvents
 from tests.airflow.live_stack import LiveStack, live_stack
 
 pytestmark = pytest.mark.deep
@@ -49,12 +51,24 @@ def begun(stack: LiveStack) -> bool:
 def test_the_versions_that_others_commit_start_runs_that_read_them(tmp_path: Path) -> None:
     table = tmp_path / "sales"
     write(table, 1)
-    settings = {"DELTA_EVENTS_TABLE": str(table), "DELTA_EVENTS_POLL_INTERVAL": "2"}
+    transport = {"type": "file", "log_file_path": str(tmp_path / "lineage"), "append": True}
+    settings = {
+        "DELTA_EVENTS_TABLE": str(table),
+        "DELTA_EVENTS_POLL_INTERVAL": "2",
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
+    }
     with live_stack(tmp_path / "airflow", EXAMPLE, **settings) as stack:
         stack.wait("the watch", lambda: begun(stack))
         write(table, 1)
         stack.wait("the first run", lambda: bool(stack.results("report")))
         assert stack.results("report") == [{"after_version": 0, "version": 1}]
+        # Events of OpenLineage come from processes that the tasks have forked.
+        start, end = CapturedEvents(tmp_path / "lineage").of("pin")[:2]
+        assert (start["type"], end["type"]) == ("START", "COMPLETE")
+        (pinned,) = end["inputs"]
+        assert pinned["name"] == str(table)
+        assert pinned["facets"]["version"] == {"datasetVersion": "1"}
+        assert pinned["facets"]["schema"] == {"fields": [{"name": "id", "type": "long"}]}
         (event,) = stack.events
         assert event["table_uri"] == f"file://{table}"
         assert (event["operation"], event["table_change"]) == ("WRITE", None)

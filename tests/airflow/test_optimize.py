@@ -19,6 +19,16 @@ from tests.airflow.failures import fails_for_good
 from tests.airflow.maintenance import rows_by_peer
 from tests.airflow.run_context import context_of
 
+# Stands for the job: writes down its parameters.
+SPARK_JOB = """
+import json, sys
+parameters = json.load(open(sys.argv[-1]))
+answer = {{"version": 3, "commits": 1, "files_removed": 6, "bytes_removed": 1, "files_added": 2,
+    "bytes_added": 1, "files_copied": 0, "files_lost": 0, "plan": {{"version": 2, "bytes": 1}}}}
+json.dump(answer, open(parameters.pop("result_path"), "w"))
+json.dump(parameters, open({requested!r}, "w"))
+"""
+
 
 def optimize(table: Path | str, **arguments: Any) -> dict[str, Any]:
     operator = OptimizeOperator(task_id="optimize", table_uri=str(table), **arguments)
@@ -55,13 +65,18 @@ def test_arguments_are_rendered() -> None:
         max_bytes=optional("{{ params.limit }}"),
         min_cube_size="{{ params.size }}",
         dry_run="{{ params.purge }}",
+        engine="{{ params.engine }}",
+        spark_conn_id="{{ params.engine }}_default",
+        spark_conf={"spark.executor.memory": "{{ params.size }}g"},
     )
     params: dict[str, Any] = {"uri": "s3://lake/t", "day": "2026-01-31", "size": 5, "ratio": 0.5}
-    params |= {"purge": True, "limit": None, "column": "address.city"}
+    params |= {"purge": True, "limit": None, "column": "address.city", "engine": "spark"}
     operator.render_template_fields({"params": params})  # type: ignore[arg-type]
     names = ("where", "min_file_size", "max_file_size", "max_deleted_ratio", "purge", "max_bytes")
     sorting = ("z_order_by", "full", "min_cube_size")
-    found = {name: operator.argument(name) for name in (*names, *sorting, "table_uri", "dry_run")}
+    engine = ("engine", "spark_conn_id", "spark_conf")
+    others = (*sorting, *engine, "table_uri", "dry_run")
+    found = {name: operator.argument(name) for name in (*names, *others)}
     assert found == {
         "table_uri": "s3://lake/t",
         "where": "day >= '2026-01-31'",
@@ -74,6 +89,9 @@ def test_arguments_are_rendered() -> None:
         "full": True,
         "min_cube_size": 5,
         "dry_run": True,
+        "engine": "spark",
+        "spark_conn_id": "spark_default",
+        "spark_conf": {"spark.executor.memory": "5g"},
     }
 
 
@@ -140,6 +158,70 @@ def test_rows_are_sorted(days: Path) -> None:
     assert optimize(days, z_order_by=["id"], full=True)["commits"] == 1
     with fails_for_good(InvalidArgumentError, match="z_order_by: 'a b' is no list of column names"):
         optimize(days, z_order_by=["a b"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "takes_spark"),
+    [
+        ({"engine": "spark"}, True),
+        ({"spark_conn_id": "spark_default", "spark_threshold_bytes": 1}, True),
+        ({"spark_conn_id": "spark_default", "spark_threshold_bytes": 10**6}, False),
+        ({"spark_conn_id": "spark_default"}, False),
+        ({"spark_threshold_bytes": 1}, False),
+        ({"engine": "local", "spark_conn_id": "spark_default", "spark_threshold_bytes": 1}, False),
+    ],
+)
+def test_the_engine_is_chosen_by_the_bytes_to_rewrite(
+    days: Path,
+    tmp_path: Path,
+    fake_spark_submit: Path,
+    arguments: dict[str, Any],
+    *,
+    takes_spark: bool,
+) -> None:
+    requested = tmp_path / "requested.json"
+    fake_spark_submit.write_text(SPARK_JOB.format(requested=str(requested)))
+    engine = "spark" if takes_spark else "local"
+    assert optimize(days, dry_run=True, **arguments)["engine"] == engine
+    assert not requested.exists()
+    assert optimize(days, **arguments)["engine"] == engine
+    assert requested.exists() == takes_spark
+
+
+def test_the_job_gets_the_arguments_of_the_task(
+    days: Path, tmp_path: Path, fake_spark_submit: Path
+) -> None:
+    requested = tmp_path / "requested.json"
+    fake_spark_submit.write_text(SPARK_JOB.format(requested=str(requested)))
+    result = optimize(
+        days,
+        engine="spark",
+        where="day = 'tue'",
+        max_deleted_ratio=1,
+        z_order_by=["a.b"],
+        full=True,
+    )
+    assert (result["commits"], result["dry_run"], result["engine"]) == (1, False, "spark")
+    assert json.loads(requested.read_text()) == {
+        "table_uri": str(days),
+        "where": "day = 'tue'",
+        "max_deleted_ratio": 1.0,
+        "purge": False,
+        "z_order_by": ["a.b"],
+        "full": True,
+    }
+
+
+@pytest.mark.deep
+def test_an_optimization_by_spark_from_the_task_to_the_files(days: Path) -> None:
+    before = sorted(map(str, rows_by_peer(days)))
+    report = optimize(days, engine="spark", z_order_by=["id"])
+    assert json.loads(json.dumps(report)) == report, "XCom carries JSON"
+    assert report.keys() == optimize(days, z_order_by=["id"]).keys()
+    assert (report["engine"], report["files_removed"], report["files_added"]) == ("spark", 6, 2)
+    assert files_by_day(days) == {"mon": 1, "tue": 1}
+    assert sorted(map(str, rows_by_peer(days))) == before
+    assert optimize(days, engine="spark", z_order_by=["id"])["commits"] == 0
 
 
 def test_wrong_arguments_and_no_table_fail(tmp_path: Path) -> None:

@@ -135,7 +135,12 @@ OPERATORS = (
     [
         (("airflow_delta", "airflow_delta.provider"), {"airflow", "pyarrow", "pyspark"}),
         # These are imported at every parse of a DAG file; Airflow itself is there already.
-        (OPERATORS, {"airflow_delta.engine.table", "pyarrow", "pyspark", "numpy", "psycopg"}),
+        (
+            OPERATORS,
+            {"airflow_delta.engine.table", "pyarrow", "pyspark", "numpy", "psycopg", "openlineage"},
+        ),
+        # Airflow imports it for the assets of any DAG.
+        (("airflow_delta.hooks.lineage.asset_uris",), {"airflow", "pyarrow", "openlineage"}),
     ],
 )
 def test_importing_stays_light(modules: tuple[str, ...], heavy: set[str]) -> None:

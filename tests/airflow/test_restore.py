@@ -98,7 +98,7 @@ def test_a_retry_writes_the_checkpoint_that_the_first_try_could_not(
         raise StorageError("the store is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(DeltaHook, "checkpoint", fail)
+        patched.setattr(DeltaHook, "_checkpoint", fail)
         with pytest.raises(StorageError, match="away"):
             restore(sales_copy, version=1)
     again = restore(sales_copy, version=1)

@@ -17,7 +17,7 @@ from airflow_delta.operators.delete import DeleteOperator
 from airflow_delta.operators.merge import MergeOperator
 from airflow_delta.operators.update import UpdateOperator
 from airflow_delta.operators.write import WriteOperator
-from airflow_delta.results import DeletionPlanResult, RowChangeResult
+from airflow_delta.results import DeletionPlanResult, RowChangeResult, WriteTaskResult
 from airflow_delta.version_compat import AirflowException
 from tests.airflow.failures import fails_for_good
 from tests.airflow.managed_tables import commit, hand_over, in_log, use_owner
@@ -33,6 +33,9 @@ PLAN = {
     "num_whole_files": 0,
     "examples": ["a.parquet"],
 }
+
+
+COMPACTION = {"version": 9, "num_removed_files": 50, "num_added_files": 1, "error": None}
 
 
 class Submissions:
@@ -59,7 +62,8 @@ class Submissions:
         version = transaction.commit(operation_metrics={"numOutputRows": 5}).version
         if self.fails_after_commit:
             raise AirflowException("the driver was lost")
-        return {"table_uri": uri, "version": version, "committed": True, "repeated": False}
+        done = {"table_uri": uri, "version": version, "committed": True, "repeated": False}
+        return {**done, "compaction": COMPACTION} if job == "write" else done
 
 
 @pytest.fixture
@@ -145,30 +149,35 @@ def test_spark_changes_the_rows_once(
 ) -> None:
     task = kind(task_id="change", table_uri=table.uri, **arguments)
     first = task.execute(context_of("change"))
+    writes = kind is WriteOperator
     assert first == {
         "table_uri": table.uri,
         "version": 1,
         "committed": True,
         "repeated": False,
         "metrics": {"numOutputRows": 5},
+        **({"compaction": COMPACTION} if writes else {}),
     }
     assert json.loads(json.dumps(first)) == first, "XCom carries JSON"
-    check(first, RowChangeResult, "change")
+    check(first, WriteTaskResult if writes else RowChangeResult, "change")
     app_version = context_of()["dag_run"].run_after.timestamp() * 1_000_000
     identity = {"app_id": "airflow:lake.change", "app_version": app_version}
     assert submissions.taken == [{"table_uri": table.uri, **parameters, **identity}]
     again = task.execute(context_of("change"))
-    assert again == {**first, "repeated": True}
+    # What an earlier try compacted isn't known to a later one.
+    assert again == {**first, "repeated": True, **({"compaction": None} if writes else {})}
     assert len(submissions.taken) == 1
     assert task.execute(context_of("change", run=2))["version"] == 2
 
 
 def test_a_commit_counts_even_if_the_job_fails_after_it(
-    table: DeltaTable, submissions: Submissions
+    table: DeltaTable, submissions: Submissions, caplog: pytest.LogCaptureFixture
 ) -> None:
     submissions.fails_after_commit = True
     task = WriteOperator(task_id="write", table_uri=table.uri, **FILES)
     assert task.execute(context_of("write"))["repeated"]
+    assert "the job failed, but its rows are committed as version 1" in caplog.text
+    assert "the driver was lost" in caplog.text
     # Without a commit, the failure of the job is that of the task.
     submissions.run = lambda *_, **__: exec("raise AirflowException('lost')", globals())  # type: ignore[method-assign, assignment]
     with pytest.raises(AirflowException, match="lost"):
@@ -185,8 +194,9 @@ def test_the_first_write_creates_the_table(tmp_path: Path, submissions: Submissi
         "committed": False,
         "repeated": False,
         "metrics": {},
+        "compaction": None,
     }
-    check(found, RowChangeResult, "ignored")
+    check(found, WriteTaskResult, "ignored")
     assert submissions.taken[0]["cluster_by"] == ["id"]
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.storage_options import (
     SECRET_OPTIONS,
     default_connection_id,
     secrets,
     storage_options,
 )
-from airflow_delta.version_compat import AirflowException, Connection
+from airflow_delta.version_compat import Connection
 
 
 def options(**fields: Any) -> dict[str, str]:
@@ -45,7 +46,7 @@ def test_the_extras_of_a_delta_connection_are_the_options() -> None:
 
 
 def test_options_that_are_not_text_are_refused() -> None:
-    with pytest.raises(AirflowException, match=r"'store': the extras \['timeout'\] aren't text"):
+    with pytest.raises(TableFailure, match=r"'store': the extras \['timeout'\] aren't text"):
         options(conn_type="delta", extra='{"timeout": 5}')
 
 
@@ -77,7 +78,7 @@ def test_an_endpoint_of_s3_alone_wins() -> None:
 
 
 def test_a_login_that_cannot_be_translated_is_refused_and_not_left_out() -> None:
-    with pytest.raises(AirflowException, match="'store' has role_arn, which can't be"):
+    with pytest.raises(TableFailure, match="'store' has role_arn, which can't be"):
         options(conn_type="aws", login="AKIA", extra='{"role_arn": "arn:aws:iam::1:role/r"}')
 
 
@@ -145,7 +146,7 @@ def test_one_writer_may_be_said_in_json() -> None:
 
 
 def test_other_types_of_connections_are_refused() -> None:
-    with pytest.raises(AirflowException, match="is of type 'ftp': expected one of adls, aws,"):
+    with pytest.raises(TableFailure, match="is of type 'ftp': expected one of adls, aws,"):
         options(conn_type="ftp")
 
 

@@ -93,6 +93,7 @@ def evil_table(tmp_path: Path) -> Path:
         *(["describe"], ["history"], ["doctor"], ["commits"], ["vacuum", "--dry-run"]),
         *(["describe", "--json"], ["history", "--json"], ["doctor", "--json"]),
         *(["describe", "--version", "9"], ["restore", "--version", "0", "--dry-run"]),
+        *(["files"], ["files", "--json"], ["diff", "0"], ["diff", "0", "--files", "--json"]),
         ["drop-feature", EVIL.replace("\x00", "")],
     ],
 )

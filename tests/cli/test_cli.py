@@ -176,7 +176,7 @@ def test_a_wrong_command_line_is_status_2(
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: airflow-delta" in capsys.readouterr().err
+    assert "Usage: airflow-delta" in capsys.readouterr().err
 
 
 def test_the_command_prints_its_version(capsys: pytest.CaptureFixture[str]) -> None:

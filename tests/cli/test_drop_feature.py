@@ -37,7 +37,11 @@ def test_a_feature_is_dropped(table: DeltaTable, capsys: pytest.CaptureFixture[s
 def test_a_drop_that_has_to_wait_says_so(
     table: DeltaTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["drop-feature", table.uri, "v2Checkpoint", "--truncate-history"]) == 3
+    words = ["drop-feature", table.uri, "v2Checkpoint", "--truncate-history"]
+    assert main(words) == 0
+    assert "--yes" in capsys.readouterr().err
+    assert table.latest_version() == 0
+    assert main([*words, "--yes"]) == 3
     assert "come back at" in capsys.readouterr().out
     assert features(table) == {"v2Checkpoint"}
     assert table.snapshot().properties.checkpoint_policy == "classic"

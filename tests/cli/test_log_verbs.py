@@ -95,7 +95,7 @@ def test_describe_shows_the_last_checkpoint_and_what_is_due(
     assert status["vacuum"]["vacuumed_version"] is None
     assert (status["vacuum"]["due"], status["cleanup"]["due"]) == (True, False)
     DeltaTable(sales_copy).checkpoint(2)
-    report(capsys, "vacuum", sales_copy)
+    report(capsys, "vacuum", sales_copy, "--yes")
     noted = (sales_copy / "_delta_log" / "_last_vacuum_info").stat().st_mtime_ns // 1_000_000
     status = report(capsys, "describe", sales_copy)["maintenance"]
     assert status["checkpoint"] == {"version": 2, "commits_since": 1, "interval": 10, "due": False}
@@ -107,7 +107,7 @@ def test_describe_shows_the_last_checkpoint_and_what_is_due(
     last = "checkpoint: not due, last at version 2, commits since: 1 of 10"
     assert any(line.endswith(last) for line in lines)
     assert any("cleanup: due, 2 files of the log could go" in line for line in lines)
-    report(capsys, "cleanup", sales_copy)
+    report(capsys, "cleanup", sales_copy, "--yes")
     assert report(capsys, "describe", sales_copy)["maintenance"]["cleanup"]["due"] is False
     DeltaTable(sales_copy).alter.set_properties({"delta.checkpointInterval": "1"})
     assert report(capsys, "describe", sales_copy)["maintenance"]["checkpoint"]["due"] is True
@@ -141,4 +141,4 @@ def test_a_wrong_command_line_is_status_2(
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
-    assert "usage: airflow-delta" in capsys.readouterr().err
+    assert "Usage: airflow-delta" in capsys.readouterr().err

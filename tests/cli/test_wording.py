@@ -35,6 +35,8 @@ from airflow_delta.engine import DeltaTable
             "then DeltaTable.compact_log() or LogCompactionOperator",
             "then `airflow-delta compact-log URI`",
         ),
+        ("table.checkpoint(version=3) writes", "`airflow-delta checkpoint URI --version 3` writes"),
+        ("the table.checkpoint of", "the table.checkpoint of"),
         ("DeltaTable.convert_to_managed and x", "DeltaTable.convert_to_managed and x"),
     ],
 )  # fmt: skip

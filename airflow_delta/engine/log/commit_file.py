@@ -74,7 +74,8 @@ def read_commit_info(
 
     Raises:
         ObjectNotFoundError: there is no such commit, or no longer.
-        CorruptLogError: the commit has zero bytes, or its ``commitInfo`` is broken.
+        CorruptLogError: the commit is empty, begins with a long line with NUL characters, or
+            its ``commitInfo`` is broken.
         StorageError: the store failed.
     """
     path = commit_path(version) if path is None else path
@@ -86,6 +87,9 @@ def read_commit_info(
             raise
         return read_commit_info(storage, version)
     while b"\n" not in data and len(data) == length:
+        if b"\0" in data:
+            # A hole in a file may be longer than memory, and isn't worth reading to its end.
+            raise _broken("has NUL characters, which JSON excludes", version, path, 1, storage.root)
         length *= _GROWTH
         data = storage.read(path, start=0, length=length)
     whole = len(data) < length
@@ -248,7 +252,9 @@ def _find(data: bytes, *, version: int, path: str, table: str) -> Mapping[str, A
         try:
             action = json.loads(data[start : end if end >= 0 else None])
         except (ValueError, RecursionError) as error:
-            raise _broken(f"is not valid JSON ({error})", version, path, number, table) from error
+            raise _broken(
+                f"has a commitInfo that is not valid JSON ({error})", version, path, number, table
+            ) from error
         except MemoryError as error:
             raise larger_than_memory(len(data), version=version, path=path, table=table) from error
         info = action.get("commitInfo") if isinstance(action, dict) else None
@@ -257,7 +263,11 @@ def _find(data: bytes, *, version: int, path: str, table: str) -> Mapping[str, A
         if info is not None:
             found = type(info).__name__
             raise _broken(
-                f"holds {found} where an object is expected", version, path, number, table
+                f"has {found} as commitInfo, where an object is expected",
+                version,
+                path,
+                number,
+                table,
             )
         position = data.find(_COMMIT_INFO, end) if end >= 0 else -1
     return None
@@ -265,7 +275,7 @@ def _find(data: bytes, *, version: int, path: str, table: str) -> Mapping[str, A
 
 def _broken(what: str, version: int, path: str, line: int, table: str) -> CorruptLogError:
     return CorruptLogError(
-        f"the commitInfo in line {line} of {path} {what}; {PUT_FILE_BACK}",
+        f"line {line} of {path} {what}; {PUT_FILE_BACK}",
         table=table,
         version=version,
         path=path,

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_delta.hooks.argument_rules import check_location
 from airflow_delta.hooks.commit_owner import CommitOwnerHook, commit_owners
+from airflow_delta.hooks.failures import TableFailure
+from airflow_delta.hooks.lineage.collector import collect_table
 from airflow_delta.hooks.storage_options import (
     allowed_locations,
     default_connection_id,
@@ -28,7 +30,6 @@ from airflow_delta.hooks.storage_options import (
 )
 from airflow_delta.hooks.table_locations import as_locations, one_connection, split_connection
 from airflow_delta.version_compat import (
-    AirflowException,
     AirflowNotFoundException,
     BaseHook,
     Connection,
@@ -50,6 +51,9 @@ class TableAccess(BaseHook):
     The arguments are those of `DeltaHook`.
     """
 
+    collects_lineage = True
+    """Whether it reports its tables for the lineage of a task; see `hooks/lineage/collector.py`."""
+
     def __init__(
         self,
         delta_conn_id: str | None = None,
@@ -60,6 +64,7 @@ class TableAccess(BaseHook):
         self.delta_conn_id = delta_conn_id or None
         self._allowed_outside = as_locations(allowed_outside)
         self.commit_owner = CommitOwnerHook(commit_owner_conn_id)
+        self.reported_tables: set[str] = set()
 
     def storage_options(self, table_uri: str) -> dict[str, str]:
         """The storage options of a table; their secrets are masked in all logs.
@@ -67,21 +72,21 @@ class TableAccess(BaseHook):
         :raises InvalidArgumentError: the location isn't text (for example an empty XCom), is relative,
             or has a password.
         :raises AirflowNotFoundException: ``delta_conn_id`` doesn't exist.
-        :raises AirflowException: the connection can't be converted.
+        :raises TableFailure: the connection can't be converted.
         """
         return self._access(table_uri).options
 
     def allowed_outside(self, table_uri: str) -> list[str]:
         """The locations outside of a table below which it may read files.
 
-        :raises AirflowException: see `storage_options`.
+        :raises TableFailure: see `storage_options`.
         """
         return list(self._access(table_uri).allowed_outside)
 
     def allowed_parameter(self, table_uri: str) -> dict[str, list[str]]:
         """The parameter ``allowed_outside`` for a job that opens a table's files; empty if there are none.
 
-        :raises AirflowException: see `storage_options`.
+        :raises TableFailure: see `storage_options`.
         """
         allowed = self.allowed_outside(table_uri)
         return {"allowed_outside": allowed} if allowed else {}
@@ -107,21 +112,21 @@ class TableAccess(BaseHook):
     def common_storage_options(self, *uris: str) -> dict[str, str]:
         """The storage options for a job with several tables in one store.
 
-        :raises AirflowException: the tables need different options, or are in different kinds of
+        :raises TableFailure: the tables need different options, or are in different kinds of
             object stores, which have different options.
         """
         found: dict[str, str] = {}
         for uri in uris:
             options = self.storage_options(uri)
             if found and options and options != found:
-                raise AirflowException(
+                raise TableFailure(
                     f"{' and '.join(uris)} need different credentials, and a job has one set; use "
                     "a connection of type 'delta' that serves both"
                 )
             found = found or options
         stores = sorted({store for store in map(store_of, uris) if store is not None})
         if found and len(stores) > 1:
-            raise AirflowException(
+            raise TableFailure(
                 f"{' and '.join(uris)} are in different stores ({', '.join(stores)}), and a job has "
                 "one set of credentials; copy within one store, or leave the connections out if "
                 "the identity of the worker may use both"
@@ -148,12 +153,29 @@ class TableAccess(BaseHook):
     def table(self, table_uri: str) -> DeltaTable:
         """Create the engine's table object, for operations that this hook has no method for.
 
-        This looks up connections, but makes no request to the store or the commit owner.
+        This looks up connections, but makes no request to the store or the commit owner. In the lineage of
+        a task the table is an input, without a version, unless this hook has reported it before.
 
         :raises InvalidArgumentError: the location is invalid.
         :raises AirflowNotFoundException: a named connection doesn't exist.
-        :raises AirflowException: a connection can't be converted.
+        :raises TableFailure: a connection can't be converted.
         """
+        table = self._open(table_uri)
+        if self.collects_lineage and table_uri not in self.reported_tables:
+            collect_table(self, table_uri, None, "input")
+        return table
+
+    def report_output(self, table_uri: str, version: int | None = None) -> None:
+        """Report for the lineage of a task that it has written a table, for a task with its own commits.
+
+        The methods of this hook that commit report their tables themselves.
+
+        :param version: the version that the task has committed; None if it isn't known.
+        """
+        collect_table(self, table_uri, version, "output")
+
+    def _open(self, table_uri: str) -> DeltaTable:
+        """Like `table`, without a report for the lineage."""
         return _table(self._access(table_uri), self.commit_owner.url())
 
     async def table_async(self, table_uri: str) -> DeltaTable:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from airflow_delta.hooks.delta.managed import ManagedCommitMethods
+from airflow_delta.hooks.lineage.collector import collects
 from airflow_delta.hooks.reports import timed_report
 
 __all__ = ["MaintenanceMethods"]
@@ -20,6 +21,7 @@ __all__ = ["MaintenanceMethods"]
 class MaintenanceMethods(ManagedCommitMethods):
     """Write checkpoints and log compactions, clean up the log, convert, optimize, vacuum."""
 
+    @collects("input")
     def checkpoint(
         self,
         table_uri: str,
@@ -38,14 +40,18 @@ class MaintenanceMethods(ManagedCommitMethods):
         :returns: ``table_uri``, the entries of `CheckpointResult.to_dict`, and ``duration_ms``.
         :raises DeltaError: the table can't be read or the checkpoint can't be written.
         """
-        began = time.monotonic()
         # The engine itself checks the policy.
-        result = self.table(table_uri).checkpoint(
+        return self._checkpoint(
+            table_uri,
             version,
             policy=cast("Any", policy),
             if_needed=if_needed,
             backfill_first=backfill_first,
         )
+
+    def _checkpoint(self, table_uri: str, version: int | None, **options: Any) -> dict[str, Any]:
+        began = time.monotonic()
+        result = self._open(table_uri).checkpoint(version, **options)
         return timed_report(table_uri, result.to_dict(), began=began)
 
     def is_large_log(
@@ -64,8 +70,9 @@ class MaintenanceMethods(ManagedCommitMethods):
         )
 
         threshold = SPARK_THRESHOLD_BYTES if threshold_bytes is None else threshold_bytes
-        return measure_log(self.table(table_uri).storage, version=version) >= threshold
+        return measure_log(self._open(table_uri).storage, version=version) >= threshold
 
+    @collects("input")
     def compact_log(
         self,
         table_uri: str,
@@ -87,11 +94,12 @@ class MaintenanceMethods(ManagedCommitMethods):
             written.
         """
         began = time.monotonic()
-        result = self.table(table_uri).compact_log(
+        result = self._open(table_uri).compact_log(
             start, end, dry_run=dry_run, backfill_first=backfill_first
         )
         return timed_report(table_uri, result.to_dict(), began=began)
 
+    @collects("input")
     def clean_up(
         self,
         table_uri: str,
@@ -118,7 +126,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         began = time.monotonic()
         if backfill_first and not dry_run:
             self.backfill_missing(table_uri)
-        result = self.table(table_uri).cleanup_metadata(
+        result = self._open(table_uri).cleanup_metadata(
             older_than=None if older_than_hours is None else timedelta(hours=older_than_hours),
             force=force,
             write_checkpoint=write_checkpoint,
@@ -126,6 +134,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         )
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
+    @collects("output")
     def convert(
         self,
         table_uri: str,
@@ -152,7 +161,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         from airflow_delta.engine.maintenance.convert.plan import ConvertRequest
 
         began = time.monotonic()
-        table = self.table(table_uri)
+        table = self._open(table_uri)
         result = convert_directory(
             table.file_access,
             table.commit_owners,
@@ -162,6 +171,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         )
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
+    @collects("output")
     def optimize(
         self,
         table_uri: str,
@@ -196,7 +206,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         from airflow_delta.engine.model.sql_names import listed_columns
 
         began = time.monotonic()
-        result = self.table(table_uri).optimize(
+        result = self._open(table_uri).optimize(
             where,
             z_order_by=listed_columns(",".join(z_order_by), "z_order_by"),
             full=full,
@@ -210,6 +220,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         )
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
+    @collects("input")
     def vacuum(
         self,
         table_uri: str,
@@ -234,7 +245,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         """
         began = time.monotonic()
         # The engine itself checks the mode.
-        result = self.table(table_uri).vacuum(
+        result = self._open(table_uri).vacuum(
             retention_hours=retention_hours,
             mode=cast("Any", mode),
             inventory=inventory,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta.access import TableAccess
+from airflow_delta.hooks.lineage.collector import collects
 from airflow_delta.hooks.reports import timed_report
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["ManagedCommitMethods"]
 class ManagedCommitMethods(TableAccess):
     """Backfill managed tables, and change the commit owner."""
 
+    @collects("input")
     def backfill(self, table_uri: str, *, version: int | None = None) -> dict[str, Any]:
         """Have the commit owner of a managed table backfill it.
 
@@ -27,7 +29,7 @@ class ManagedCommitMethods(TableAccess):
             reached, or the store fails.
         """
         began = time.monotonic()
-        result = self.table(table_uri).backfill(version)
+        result = self._open(table_uri).backfill(version)
         return timed_report(table_uri, result.to_dict(), began=began)
 
     def backfill_missing(self, table_uri: str, version: int | None = None) -> None:
@@ -39,7 +41,7 @@ class ManagedCommitMethods(TableAccess):
         :param version: the version; None: all ratified versions.
         :raises DeltaError: the table can't be read, or it can't be backfilled.
         """
-        table = self.table(table_uri)
+        table = self._open(table_uri)
         newest = _backfilled_snapshot(table)
         if _owner_name(newest) is not None and (version is None or version > newest.version):
             table.backfill(version)
@@ -56,7 +58,7 @@ class ManagedCommitMethods(TableAccess):
         """
         from airflow_delta.engine.errors import TableNotFoundError
 
-        table = self.table(table_uri)
+        table = self._open(table_uri)
         try:
             newest = _backfilled_snapshot(table)
         except TableNotFoundError:
@@ -66,6 +68,7 @@ class ManagedCommitMethods(TableAccess):
         table.commit_status()
         return self.commit_owner.url()
 
+    @collects("output")
     def convert_to_managed(
         self, table_uri: str, *, owner: str, conf: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
@@ -84,7 +87,7 @@ class ManagedCommitMethods(TableAccess):
         from airflow_delta.engine.errors import CommitOwnerUnavailableError, CommitStoreMissingError
         from airflow_delta.engine.transaction.conversion import ConversionResult
 
-        table = self.table(table_uri)
+        table = self._open(table_uri)
         try:
             result = table.convert_to_managed(owner, conf)
         except CommitStoreMissingError:
@@ -101,6 +104,7 @@ class ManagedCommitMethods(TableAccess):
             return {"table_uri": table_uri, **unchanged.to_dict()}
         return {"table_uri": table_uri, **result.to_dict()}
 
+    @collects("output")
     def convert_to_file_system(
         self, table_uri: str, *, keep_in_commit_timestamps: bool = True
     ) -> dict[str, Any]:
@@ -110,7 +114,7 @@ class ManagedCommitMethods(TableAccess):
         :returns: like `convert_to_managed`; ``owner`` is None.
         :raises DeltaError: the table can't be read, or its owner doesn't release it.
         """
-        result = self.table(table_uri).convert_to_file_system(
+        result = self._open(table_uri).convert_to_file_system(
             keep_in_commit_timestamps=keep_in_commit_timestamps
         )
         return {"table_uri": table_uri, **result.to_dict()}

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta.access import TableAccess
+from airflow_delta.hooks.lineage.collector import collects
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
@@ -36,6 +37,7 @@ class ReadMethods(TableAccess):
         except TableNotFoundError:
             return None
 
+    @collects("input")
     def pin(
         self,
         table_uri: str,
@@ -62,7 +64,7 @@ class ReadMethods(TableAccess):
         """
         from airflow_delta.engine.errors import VersionNotFoundError
 
-        table = self.table(table_uri)
+        table = self._open(table_uri)
         snapshot = table.snapshot(
             version=version,
             timestamp=timestamp,
@@ -92,7 +94,7 @@ class ReadMethods(TableAccess):
         from airflow_delta.engine.errors import TableNotFoundError
 
         try:
-            return self.table(table_uri).version_of_transaction(app_id, app_version)
+            return self._open(table_uri).version_of_transaction(app_id, app_version)
         except TableNotFoundError:
             return None
 

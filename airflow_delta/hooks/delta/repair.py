@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_delta.hooks.delta.maintenance import MaintenanceMethods
+from airflow_delta.hooks.lineage.collector import collects
 from airflow_delta.hooks.reports import timed_report
 
 __all__ = ["RepairMethods"]
@@ -15,6 +16,7 @@ __all__ = ["RepairMethods"]
 class RepairMethods(MaintenanceMethods):
     """Restore versions and drop features."""
 
+    @collects("output")
     def restore(
         self,
         table_uri: str,
@@ -44,7 +46,7 @@ class RepairMethods(MaintenanceMethods):
             restored, and a retry with the same ``once`` finds the commit.
         """
         began = time.monotonic()
-        result = self.table(table_uri).restore(
+        result = self._open(table_uri).restore(
             version,
             timestamp,
             ignore_missing_files=ignore_missing_files,
@@ -61,6 +63,7 @@ class RepairMethods(MaintenanceMethods):
         report |= {"checkpoint": checkpoint}
         return timed_report(table_uri, report, began=began, dry_run=dry_run)
 
+    @collects("output")
     def drop_feature(
         self,
         table_uri: str,
@@ -82,7 +85,7 @@ class RepairMethods(MaintenanceMethods):
         :raises DeltaError: the feature can't be dropped.
         """
         began = time.monotonic()
-        result = self.table(table_uri).drop_feature(
+        result = self._open(table_uri).drop_feature(
             feature,
             truncate_history=truncate_history,
             rewriter=None if rewrite is None else lambda _, files: rewrite(files.feature),
@@ -90,6 +93,7 @@ class RepairMethods(MaintenanceMethods):
         )
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
+    @collects("output")
     def enable_row_tracking(self, table_uri: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Enable row tracking.
 
@@ -99,7 +103,7 @@ class RepairMethods(MaintenanceMethods):
         :raises DeltaError: row tracking can't be enabled.
         """
         began = time.monotonic()
-        result = self.table(table_uri).enable_row_tracking(dry_run=dry_run)
+        result = self._open(table_uri).enable_row_tracking(dry_run=dry_run)
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
     def _checkpoint_if_possible(
@@ -108,7 +112,7 @@ class RepairMethods(MaintenanceMethods):
         from airflow_delta.engine.errors import NotBackfilledError, VersionNotFoundError
 
         try:
-            found = self.checkpoint(table_uri, version=version, backfill_first=backfill_first)
+            found = self._checkpoint(table_uri, version, backfill_first=backfill_first)
         except (NotBackfilledError, VersionNotFoundError) as error:
             self.log.warning("%s: no checkpoint of version %s: %s", table_uri, version, error)
             found = {"version": version, "path": None, "written": False, "reason": str(error)}

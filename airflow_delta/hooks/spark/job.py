@@ -39,6 +39,7 @@ from airflow_delta.hooks.failures import TableFailure, is_permanent_kind
 from airflow_delta.hooks.job_folder import JobFolder, job_folder
 from airflow_delta.hooks.spark.install import REMEDY, check_spark_installed
 from airflow_delta.hooks.spark.master import check_master
+from airflow_delta.hooks.spark.parent_job import with_parent_job
 from airflow_delta.version_compat import (
     AirflowException,
     AirflowNotFoundException,
@@ -103,7 +104,7 @@ class SparkJobHook(BaseHook):
         from airflow_delta.hooks.spark.submission import SparkSubmission
 
         _check_connection(spark_conn_id)
-        properties = dict(conf or {})
+        properties = with_parent_job(conf or {})
         # The package is an argument of spark-submit, which has precedence over the property.
         self._more_py_files = properties.pop(_PY_FILES, "")
         if _PYTHON in properties:

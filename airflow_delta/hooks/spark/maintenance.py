@@ -88,6 +88,30 @@ class SparkMaintenance:
         )
         return timed_report(table_uri, report, began=began, dry_run=dry_run)
 
+    def optimize(self, table_uri: str, **options: Any) -> dict[str, Any]:
+        """Optimize a table with Spark.
+
+        The job commits. A repeated job plans again: it doesn't rewrite what is committed.
+
+        :param options: the arguments of `DeltaHook.optimize`, except ``dry_run``.
+        :returns: the same as `DeltaHook.optimize`; ``duration_ms`` includes Spark's start.
+        :raises DeltaError: the commit owner doesn't have the table or can't be reached.
+        :raises AirflowException: the job failed.
+        """
+        began = time.monotonic()
+        given = {name: value for name, value in options.items() if value is not None}
+        if "max_deleted_ratio" in given:
+            given["max_deleted_ratio"] = float(given["max_deleted_ratio"])
+        if "z_order_by" in given:
+            given["z_order_by"] = list(given["z_order_by"])
+        report = self._job.run(
+            "optimize",
+            {"table_uri": table_uri, **given, **self._hook.allowed_parameter(table_uri)},
+            storage_options=self._hook.storage_options(table_uri),
+            commit_owner_url=self._hook.owner_url_for_job(table_uri),
+        )
+        return timed_report(table_uri, report, began=began, dry_run=False)
+
     def rewrite(self, table_uri: str, *, feature: str) -> dict[str, Any]:
         """Rewrite the data files of a table that use a feature, with Spark.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from airflow_delta.hooks.spark.job import SparkJobHook
 
 __all__ = ["SparkRowChanges"]
+
+_log = logging.getLogger(__name__)
 
 
 class SparkRowChanges:
@@ -38,13 +41,17 @@ class SparkRowChanges:
     ) -> dict[str, Any]:
         """Write the rows of a source.
 
+        The result also has ``compaction``: what the compaction after the write did, as the attributes of
+        `AutoCompaction`; None if there was none, or an earlier try has made the commit.
+
         :param source: the source, see `job_source`.
         :param mode: the mode of the write.
         :param options: other arguments of `airflow_delta.spark.write`; those that are None are left out.
         :raises DeltaError: the rows can't be written.
         :raises AirflowException: the job failed.
         """
-        return self._commit_rows("write", table_uri, source, {"mode": mode, **options})
+        result = self._commit_rows("write", table_uri, source, {"mode": mode, **options})
+        return {"compaction": None, **result}
 
     def delete(
         self, table_uri: str, *, condition: str, user_metadata: str | None
@@ -135,9 +142,15 @@ class SparkRowChanges:
             report = self._run(job, table_uri, {**parameters, **identity}, *sources)
         except AirflowException:
             # The job may have failed after its commit, or because the driver of a killed try was faster.
-            if (earlier := self._earlier(table_uri)) is not None:
-                return earlier
-            raise
+            if (earlier := self._earlier(table_uri)) is None:
+                raise
+            _log.warning(
+                "the job failed, but its rows are committed as version %s of %s",
+                earlier["version"],
+                table_uri,
+                exc_info=True,
+            )
+            return earlier
         committed, version = report["committed"], report["version"]
         return {
             "table_uri": table_uri,
@@ -145,6 +158,7 @@ class SparkRowChanges:
             "committed": committed,
             "repeated": report["repeated"],
             "metrics": self._metrics(table_uri, version) if committed else {},
+            **{name: value for name, value in report.items() if name == "compaction"},
         }
 
     def _run(

@@ -24,7 +24,8 @@ from airflow_delta.engine.features.protocol import (
 )
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.transaction.alter.table_settings import set_properties
-from airflow_delta.spark.rewrite.files import FileForm, FileRewriter
+from airflow_delta.spark.rewrite.files import FileRewriter
+from airflow_delta.spark.rewrite.stored_rows import FileForm
 from airflow_delta.spark.writer.log_actions import removal
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
 from airflow_delta.spark.writer.target import ENFORCED

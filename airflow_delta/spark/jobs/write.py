@@ -10,10 +10,11 @@ Parameters (see `airflow_delta.job_files`)::
 ``source`` is described in `airflow_delta.row_sources.source`. Optional: ``app_id`` with ``app_version``,
 ``result_path``, and the arguments of `airflow_delta.spark.write`. The result::
 
-    {"table_uri": …, "version": 8, "committed": true, "repeated": false}
+    {"table_uri": …, "version": 8, "committed": true, "repeated": false, "compaction": null}
 
 ``repeated`` is true if an earlier try has made the commit. ``committed`` is false if there is no commit,
-because the mode is ``ignore`` and the table exists, or nothing is to be written. The storage options become
+because the mode is ``ignore`` and the table exists, or nothing is to be written. ``compaction`` has the
+attributes of `AutoCompaction` if small files were compacted after the write. The storage options become
 Spark's properties for the store; see `airflow_delta.spark.runtime.hadoop_settings`.
 """
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from airflow_delta.job_files import change_report, known_parameters, run_job, transaction_parameter
@@ -69,9 +71,10 @@ def write(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> 
     with job_session(storage_options, table_uri, *source_locations(source)) as spark:
         rows = load_rows(spark, source, storage_options=storage_options)
         result = writer.write(rows, table_uri, **given, txn=txn, storage_options=storage_options)
-    return change_report(
+    report = change_report(
         table_uri, result.version, written=result.written, repeated=result.repeated
     )
+    return {**report, "compaction": result.compaction and asdict(result.compaction)}
 
 
 def main() -> int:

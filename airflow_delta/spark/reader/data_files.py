@@ -27,14 +27,22 @@ if TYPE_CHECKING:
 
     from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["COMMITTER_OPTIONS", "DataFile", "list_data_files", "write_data_files"]
+__all__ = [
+    "COMMITTER_OPTIONS",
+    "WRITE_SETTINGS",
+    "DataFile",
+    "list_data_files",
+    "write_data_files",
+]
 
-_PROTOCOL = {
+WRITE_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.fieldId.write.enabled": "true",
 }
+"""The session settings with which files have the protocol's form."""
+
 _PART_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 COMMITTER_OPTIONS = {
     # No `_SUCCESS` file: the log, or a marker, records success.
@@ -98,7 +106,9 @@ def write_data_files(
         writer = writer.partitionBy(*partition_by)
     if compression is not None:
         writer = writer.option("compression", compression)
-    settings = _PROTOCOL if part_size is None else {**_PROTOCOL, _PART_SIZE: f"{part_size}b"}
+    settings = (
+        WRITE_SETTINGS if part_size is None else {**WRITE_SETTINGS, _PART_SIZE: f"{part_size}b"}
+    )
     with _session_settings(rows.sparkSession, settings):
         writer.parquet(path)
 

@@ -25,7 +25,6 @@ row passes.
 from __future__ import annotations
 
 from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -39,6 +38,7 @@ from airflow_delta.spark.reader.catalyst import (
     conjuncts,
     is_fixed,
     kind,
+    operands,
 )
 from airflow_delta.spark.reader.char_columns import has_char
 from airflow_delta.spark.reader.translation import Expression, Translation
@@ -99,7 +99,7 @@ def unmatched_expression(
 
     Returns:
         An expression that is true for every row for which the condition isn't, and maybe for others; None
-        if a part of the condition can't be translated.
+        if nothing could be translated.
 
     Raises:
         AnalysisException: Spark can't resolve the condition with these columns.
@@ -107,17 +107,50 @@ def unmatched_expression(
     plan = analyzed_condition(spark, schema, condition)
     if kind(plan) != "Filter":
         return None
+    return translated(spark, plan.child(), _contrary(spark, plan.condition()), schema)
+
+
+def _contrary(spark: SparkSession, condition: Tree) -> Tree:
+    """A resolved condition that is true where this one is false or null, and maybe elsewhere.
+
+    An ``OR`` is true if one operand is, whatever the others are, also null. So all of them must not be.
+    """
     expressions = catalyst(spark).expressions
-    contraries = []
-    for part in conjuncts(plan.condition()):
-        if not is_fixed(part, spark):
-            return None
-        contrary = expressions.Or(expressions.Not(part), expressions.IsNull(part))
-        found = translated(spark, plan.child(), contrary, schema)
-        if found is None:
-            return None
-        contraries.append(found)
-    return reduce(or_, contraries)
+    match form := kind(condition):
+        case "And" | "Or":
+            joined = expressions.Or if form == "And" else expressions.And
+            return reduce(joined, [_contrary(spark, part) for part in operands(condition, form)])
+        case "Not" if (form := kind(condition.child())) in ("And", "Or"):
+            joined = expressions.And if form == "And" else expressions.Or
+            parts = map(expressions.Not, operands(condition.child(), form))
+            return reduce(joined, [_contrary(spark, part) for part in parts])
+        case "Between":
+            tested = condition.input()
+            least = expressions.GreaterThanOrEqual(tested, condition.lower())
+            most = expressions.LessThanOrEqual(tested, condition.upper())
+            return expressions.Or(_contrary(spark, least), _contrary(spark, most))
+        case _ if is_fixed(condition, spark):
+            return expressions.Or(expressions.Not(condition), _is_null(spark, condition))
+        case _:
+            return expressions.Literal.TrueLiteral()
+
+
+def _is_null(spark: SparkSession, part: Tree) -> Tree:
+    """``IS NULL`` of a resolved expression, of its columns where that is the same.
+
+    The optimizer leaves it as it is for ``=`` and for casts, and `Translation` knows it for columns alone.
+    """
+    expressions = catalyst(spark).expressions
+    match kind(part):
+        case "EqualTo" | "LessThan" | "LessThanOrEqual" | "GreaterThan" | "GreaterThanOrEqual":
+            sides = _is_null(spark, part.left()), _is_null(spark, part.right())
+            return expressions.Or(*sides)
+        case "Not":
+            return _is_null(spark, part.child())
+        case "Cast" if expressions.Cast.canUpCast(part.child().dataType(), part.dataType()):
+            return _is_null(spark, part.child())
+        case _:
+            return expressions.IsNull(part)
 
 
 def translated(

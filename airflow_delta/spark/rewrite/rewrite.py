@@ -50,7 +50,8 @@ from airflow_delta.engine.maintenance.optimize.rules import ENFORCED
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.feature_usage import files_with
-from airflow_delta.spark.rewrite.files import FileForm, FileRewriter, Rewritten
+from airflow_delta.spark.rewrite.files import FileRewriter, Rewritten
+from airflow_delta.spark.rewrite.stored_rows import FileForm
 from airflow_delta.spark.writer.log_actions import removal
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ _MARK = "airflow-delta-error:"
 _REMEDY = "see docs/how-to/spark-clusters.md, or ship an environment with spark.archives"
 _UNFIT = {
     r"ModuleNotFoundError: No module named '([\w.]+)'": (
-        "the Python of an executor has no module {!r}: install it there"
+        "the Python of an executor has no module {!r}: install it there, or add it to spark.submit.pyFiles"
     ),
     r'Cannot run program "([^"]+)": error=': (
         "an executor can't run the Python {!r}, which PYSPARK_PYTHON or spark.pyspark.python names: "

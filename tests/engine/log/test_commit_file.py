@@ -90,15 +90,24 @@ def test_there_may_be_none(read, lines):
     ("lines", "message"),
     [
         ([], "zero bytes"),
-        ([b'{"commitInfo":{"operation":'], "line 1 .* is not valid JSON"),
-        ([b'{"commitInfo":{"operation":"\xff"}}'], "line 1 .* is not valid JSON"),
-        ([ADD, line(commitInfo="WRITE")], "line 2 .* holds str where an object"),
+        ([b'{"commitInfo":{"operation":'], "line 1 .*is not valid JSON"),
+        ([b'{"commitInfo":{"operation":"\xff"}}'], "line 1 .*is not valid JSON"),
+        ([ADD, line(commitInfo="WRITE")], "line 2 .* has str as commitInfo"),
     ],
 )
 def test_a_broken_one_is_an_error(read, lines, message):
     with pytest.raises(CorruptLogError, match=message) as caught:
         read(holding(*lines, end=b""))
     assert (caught.value.version, caught.value.path) == (0, commit_path(0))
+
+
+@pytest.mark.parametrize("start", [b"", b'{"add":'])
+def test_a_hole_is_not_read_to_its_end(start: bytes):
+    log = holding(start + bytes(10_000_000))
+    storage = Counting(log)
+    with pytest.raises(CorruptLogError, match=r"line 1 of .* NUL"):
+        read_commit_info(storage, 0)
+    assert len(storage.calls) == 1
 
 
 def test_only_the_head_of_a_big_commit_is_read():

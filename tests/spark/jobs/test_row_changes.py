@@ -25,6 +25,7 @@ from airflow_delta.spark.jobs import merge as merge_job
 from airflow_delta.spark.jobs import update as update_job
 from airflow_delta.spark.jobs import write as write_job
 from airflow_delta.spark.writer import write as writer
+from airflow_delta.spark.writer.auto_compaction import AutoCompaction
 from airflow_delta.spark.writer.write import WriteResult
 
 SOURCE = {"uri": "s3://landing/x", "format": "csv"}
@@ -95,8 +96,9 @@ def test_the_write_gets_the_rows_of_the_source(
 ) -> None:
     taken: list[Any] = []
     monkeypatch.setattr(sources, "load_rows", lambda *given, **named: (given, named))
-    results = [WriteResult(3), WriteResult(3, written=False, repeated=True)]
-    results += [WriteResult(3, written=False)]
+    compaction = AutoCompaction(4, 50, 1)
+    results = [WriteResult(3, compaction=compaction)]
+    results += [WriteResult(3, written=False, repeated=True), WriteResult(3, written=False)]
 
     def _write(*given: Any, **named: Any) -> WriteResult:
         taken.append((given, named))
@@ -108,6 +110,8 @@ def test_the_write_gets_the_rows_of_the_source(
     found = [write_job.write(parameters, options) for _ in range(3)]
     facts = [(each["version"], each["committed"], each["repeated"]) for each in found]
     assert facts == [(3, True, False), (3, True, True), (3, False, False)]
+    compacted = {"version": 4, "num_removed_files": 50, "num_added_files": 1, "error": None}
+    assert [each["compaction"] for each in found] == [compacted, None, None]
     rows = (("spark", FileSource("s3://landing/x", "csv")), {"storage_options": options})
     named = {
         "mode": "overwrite",

@@ -17,7 +17,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.spark import read_snapshot
 from airflow_delta.spark.reader.columns import spark_schema
-from airflow_delta.spark.reader.pruning import pruning_expression
+from airflow_delta.spark.reader.pruning import pruning_expression, unmatched_expression
 from tests.spark.conftest import SETTINGS
 
 if TYPE_CHECKING:
@@ -84,6 +84,29 @@ CONDITIONS = {
     "number < 1.5": 2,
 }
 
+# Conditions, and how many of the six files have only rows of them, as far as the log shows it.
+WHOLE = {
+    "id > 35": 2,
+    "NOT (id > 35)": 3,
+    "id < 10 OR id BETWEEN 30 AND 45": 2,
+    "id < 10 OR (id >= 30 AND (id < 40 OR p = 'q1'))": 3,
+    "(id < 10 OR p = 'q1') AND id < 40": 2,
+    "NOT (id >= 10 AND p <> 'q1')": 3,
+    "small = 3 OR id > 49": 2,
+    "small = 4": 0,
+    "small = 4 OR small IS NULL": 1,
+    "word > 'w0' OR id < 0": 4,
+    "id > 35 OR upper(word) = 'W03'": 2,
+    "id > 35 OR rand() < 0": 2,
+    "id > 35 AND rand() < 2": 0,
+    "id < 10 OR NULL": 1,
+    "id < 10 AND NULL": 0,
+    "number > 1 OR id < 0": 2,
+    "number < 9 OR id < 0": 0,
+    "id = 1 OR true": 6,
+    "id <> 17": 5,
+}
+
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -142,6 +165,28 @@ def test_the_files_that_are_left(spark: SparkSession, table: str) -> None:
             matching = found.filter(found[str(index)])["id"].to_pylist()
             assert {number // 10 for number in matching} <= left, condition
     assert {condition: counts[condition] for condition in CONDITIONS} == CONDITIONS
+
+
+def test_the_files_of_which_all_rows_match(spark: SparkSession, table: str) -> None:
+    data = spark.createDataFrame(pa.concat_tables(rows_of_file(number) for number in range(FILES)))
+    conditions = [*CONDITIONS, *WHOLE]
+    answers = [F.expr(c).alias(str(i)) for i, c in enumerate(conditions) if "SELECT" not in c]
+    found = data.select("id", *answers).toArrow()
+    snapshot = DeltaTable(table).snapshot()
+    schema = spark_schema(nullable(snapshot.schema))
+    counts = {}
+    for index, condition in enumerate(conditions):
+        expression = unmatched_expression(spark, schema, condition)
+        stats = snapshot.files(columns=["stats"], predicate=expression)["stats"].to_pylist()
+        whole = {*range(FILES)} - {json.loads(text)["minValues"]["id"] // 10 for text in stats}
+        counts[condition] = len(whole)
+        if str(index) in found.column_names:
+            # The others are false, or null.
+            matching = found.filter(found[str(index)])["id"].to_pylist()
+            assert {id_ for number in whole for id_ in range(number * 10, number * 10 + 10)} <= {
+                *matching
+            }, condition
+    assert {condition: counts[condition] for condition in WHOLE} == WHOLE
 
 
 def test_columns_are_conditions_too(spark: SparkSession, table: str) -> None:

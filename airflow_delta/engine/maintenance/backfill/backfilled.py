@@ -73,8 +73,8 @@ def _not_backfilled(
 ) -> NotBackfilledError:
     owner = _find_owner(snapshot)
     return NotBackfilledError(
-        f"there can't be a checkpoint or a compaction up to version {commit.version} yet: it is at best "
-        f"{commit.path}, which the commit owner {owner!r} must backfill to the log first; the newest "
+        f"there can't be a checkpoint or a compaction up to version {commit.version} yet: the commit owner "
+        f"{owner!r} must first backfill that version, which is {commit.path} until then; the newest "
         f"backfilled version is {latest}. Set backfill_first=True, run DeltaTable.backfill, or choose a "
         "version up to that one",
         table=snapshot.table,

@@ -1,7 +1,9 @@
-"""Execute the plan of an optimization: write the new files in threads, and commit them.
+"""Execute the plan of an optimization: write the new files, and commit them.
 
 A run consists of rounds of some gigabytes. A round writes the new files of its bins, and commits them at
-once. So if a run is stopped, it loses one round at most, and the next run continues.
+once. So if a run is stopped, it loses one round at most, and the next run continues. The new files are
+written in threads of this process (`rounds`), or by Spark (`airflow_delta.spark.optimizer`); the commits
+are the same.
 
 **Concurrent commits.** Appends never conflict. If another commit removes one of the files of a bin, or
 deletes rows of it, the bin is left out, and its new files are deleted; the others are committed. If the
@@ -31,7 +33,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.clustering import DOMAIN
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
 from airflow_delta.engine.maintenance.optimize.plan import BIN, OptimizePlan, enforced_features
-from airflow_delta.engine.maintenance.optimize.rounds import Round, write_round
+from airflow_delta.engine.maintenance.optimize.rounds import LocalRounds, Round, RoundWriter
 from airflow_delta.engine.maintenance.optimize.same_form import check_same_form
 from airflow_delta.engine.maintenance.optimize.settings import OptimizeSettings
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
@@ -42,7 +44,7 @@ from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.transaction.commit_loop import pause
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["OptimizeResult", "execute_optimization"]
+__all__ = ["OptimizeResult", "commit_rounds", "execute_optimization"]
 
 _MOST_CONFLICTS = 20
 """The number of failed commits in a row after which a run gives up."""
@@ -118,16 +120,40 @@ def execute_optimization(
         CommitOutcomeUnknownError: the store failed; the last commit may have been made.
         DeltaError: the table can't be read or written.
     """
-    result = OptimizeResult(plan)
     if not plan.num_bins:
-        return result
+        return OptimizeResult(plan)
     target = FileTarget.of(snapshot, max_file_size=plan.settings.max_file_size)
-    run = _Run(begin, access, snapshot, plan, target)
+    new_files = NewFiles(access.storage, target)
+    rounds = LocalRounds(access, target, new_files, plan.settings.order)
+    return commit_rounds(begin, snapshot, plan, rounds, new_files)
+
+
+def commit_rounds(
+    begin: Callable[..., OptimisticTransaction],
+    snapshot: Snapshot,
+    plan: OptimizePlan,
+    writer: RoundWriter,
+    new_files: NewFiles,
+) -> OptimizeResult:
+    """Write the new files of a plan round by round, and commit each round.
+
+    Args:
+        begin: see `execute_optimization`.
+        snapshot: the version of the plan.
+        plan: the plan.
+        writer: writes the new files.
+        new_files: deletes those that nobody needs.
+
+    Raises:
+        DeltaError: see `execute_optimization`.
+    """
+    result = OptimizeResult(plan)
+    run = _Run(begin, snapshot, plan, writer, new_files)
     try:
         for bins in run.rounds():
             result = run.commit(run.write(bins), result)
     except BaseException:
-        run.new_files.delete_uncommitted()
+        new_files.delete_uncommitted()
         raise
     return result
 
@@ -138,17 +164,16 @@ class _Run:
     def __init__(
         self,
         begin: Callable[..., OptimisticTransaction],
-        access: FileAccess,
         snapshot: Snapshot,
         plan: OptimizePlan,
-        target: FileTarget,
+        writer: RoundWriter,
+        new_files: NewFiles,
     ) -> None:
         self._begin = begin
-        self._access = access
         self._snapshot = snapshot
         self._plan = plan
-        self._target = target
-        self.new_files = NewFiles(access.storage, target)
+        self._writer = writer
+        self._new_files = new_files
 
     def rounds(self) -> Iterator[Round]:
         """The rounds."""
@@ -170,9 +195,7 @@ class _Run:
 
     def write(self, bins: Round) -> list[Rewritten]:
         """Write the new files of a round."""
-        return write_round(
-            bins, self._access, self._target, self.new_files, self._plan.settings.order
-        )
+        return self._writer.write(bins)
 
     def commit(self, done: Sequence[Rewritten], result: OptimizeResult) -> OptimizeResult:
         """Commit a round, without the bins that others have changed meanwhile."""
@@ -181,7 +204,7 @@ class _Run:
             transaction = self._transaction()
             kept, lost = _still_live(transaction.base, done)
             if lost:
-                self.new_files.delete([add for each in lost for add in each.adds])
+                self._new_files.delete([add for each in lost for add in each.adds])
                 files = sum(len(each.sources) for each in lost)
                 result = replace(result, num_lost=result.num_lost + files)
                 done = kept
@@ -201,9 +224,9 @@ class _Run:
                     error, DeltaError
                 ):
                     # The commit may have been made, and then the table has the files.
-                    self.new_files.keep([add for each in done for add in each.adds])
+                    self._new_files.keep([add for each in done for add in each.adds])
                 raise
-            self.new_files.keep([add for each in done for add in each.adds])
+            self._new_files.keep([add for each in done for add in each.adds])
             return replace(
                 result,
                 version=commit.version,

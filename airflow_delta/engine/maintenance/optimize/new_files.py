@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, BinaryIO
@@ -18,7 +18,7 @@ from airflow_delta.engine.maintenance.optimize.sorting.order import FileMarks
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.model.actions import AddFile
 from airflow_delta.engine.model.paths import decode_path, encode_path
-from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["NewFiles", "Rewritten"]
 
@@ -29,10 +29,13 @@ class NewFiles:
     Args:
         storage: the table's storage.
         target: what new files look like.
+
+    Attributes:
+        storage: the storage.
     """
 
     def __init__(self, storage: Storage, target: FileTarget) -> None:
-        self._storage = storage
+        self.storage = storage
         self._target = target
         self._uncommitted: set[str] = set()
         self._lock = Lock()
@@ -50,7 +53,7 @@ class NewFiles:
         with self._lock:
             self._uncommitted.add(path)
         # The name is new. Replacing needs no answer of the store to a request that was repeated.
-        return path, self._storage.writer(path, overwrite=True)
+        return path, self.storage.writer(path, overwrite=True)
 
     def describe(
         self,
@@ -68,9 +71,26 @@ class NewFiles:
             stats: the statistics.
             marks: what it says about the order of its rows; None for nothing.
         """
-        info = self._storage.head(path)
+        return self.describe_stored(self.storage.head(path), like=like, stats=stats, marks=marks)
+
+    def describe_stored(
+        self,
+        info: FileInfo,
+        *,
+        like: Mapping[str, Any],
+        stats: str,
+        marks: FileMarks | None = None,
+    ) -> AddFile:
+        """Make the ``add`` of a new file whose size is known; see `describe`.
+
+        Args:
+            info: the file in the store.
+            like: see `describe`.
+            stats: see there.
+            marks: see there.
+        """
         return AddFile(
-            path=encode_path(path),
+            path=encode_path(info.path),
             partition_values=dict(like["partitionValues"]),
             size=info.size,
             modification_time=info.modified_ms,
@@ -90,22 +110,29 @@ class NewFiles:
 
     def delete(self, files: Iterable[AddFile]) -> None:
         """Delete files that won't be committed; warn if the store fails, because a vacuum will do it."""
-        self._delete([decode_path(file.path) for file in files])
+        self.delete_paths([decode_path(file.path) for file in files])
 
     def delete_uncommitted(self) -> None:
         """Delete all files that aren't kept; see `delete`."""
         with self._lock:
             paths = sorted(self._uncommitted)
-        self._delete(paths)
+        self.delete_paths(paths)
 
-    def _delete(self, paths: Sequence[str]) -> None:
-        try:
-            self._storage.delete(paths)
-        except StorageError as error:
-            left = f"{len(paths)} new files that nobody needs couldn't be deleted: {error.message}"
-            warnings.warn(DeltaWarning(f"{self._storage.root}: {left}"), stacklevel=2)
+    def delete_paths(self, paths: Sequence[str]) -> None:
+        """Delete files by their paths below the table's root; see `delete`."""
+        with self.only_warning():
+            self.storage.delete(paths)
         with self._lock:
             self._uncommitted.difference_update(paths)
+
+    @contextmanager
+    def only_warning(self) -> Iterator[None]:
+        """Turn a failure of the store inside the block into a warning: some new files are left."""
+        try:
+            yield
+        except StorageError as error:
+            left = f"new files that nobody needs couldn't be deleted: {error.message}"
+            warnings.warn(DeltaWarning(f"{self.storage.root}: {left}"), stacklevel=3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from airflow_delta.engine.maintenance.optimize.source_files import live_bytes
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["Round", "write_round"]
+__all__ = ["LocalRounds", "Round", "RoundWriter"]
 
 _MOST_THREADS = 4
 _ALONE_BYTES = 32 << 20
@@ -45,46 +46,64 @@ class Round:
     others: list[pa.Table]
 
 
-def write_round(
-    bins: Round,
-    access: FileAccess,
-    target: FileTarget,
-    new_files: NewFiles,
-    order: SortOrder | None,
-) -> list[Rewritten]:
-    """Write the new files of a round.
+class RoundWriter(Protocol):
+    """Writes the new files of rounds."""
 
-    Args:
-        bins: the round.
+    def write(self, bins: Round) -> list[Rewritten]:
+        """Write the new files of a round.
+
+        Raises:
+            DeltaError: a file can't be read, or the store failed.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRounds:
+    """Writes the new files of rounds in threads of this process.
+
+    Attributes:
         access: opens the files of the table.
         target: what new files look like.
         new_files: creates files.
         order: by which columns rows are sorted; None if there are no bins to sort, and no file has an order
             to keep.
-
-    Raises:
-        DeltaError: a file can't be read, or the store failed; see `BinWriter` and `SortedWriter`.
     """
-    done: list[Rewritten] = []
-    if order is not None:
-        large = [each for each in bins.to_sort if live_bytes(each) > _ALONE_BYTES]
-        small = [each for each in bins.to_sort if live_bytes(each) <= _ALONE_BYTES]
-        done += SortedWriter(access, target, new_files, order, _available_threads()).write(large)
-        done += _in_threads(small, lambda _: SortedWriter(access, target, new_files, order).write)
-    done += _in_threads(
-        bins.others,
-        lambda threads: (
-            BinWriter(
-                access,
-                target,
-                new_files,
-                # Not more files at once than there are threads.
-                threads=1 if threads > 1 else 2,
-                keeps_order=order is not None,
-            ).write
-        ),
-    )
-    return done
+
+    access: FileAccess
+    target: FileTarget
+    new_files: NewFiles
+    order: SortOrder | None
+
+    def write(self, bins: Round) -> list[Rewritten]:
+        """Write the new files of a round.
+
+        Raises:
+            DeltaError: a file can't be read, or the store failed; see `BinWriter` and `SortedWriter`.
+        """
+        return self._sorted(bins.to_sort) + _in_threads(
+            bins.others,
+            lambda threads: (
+                BinWriter(
+                    self.access,
+                    self.target,
+                    self.new_files,
+                    # Not more files at once than there are threads.
+                    threads=1 if threads > 1 else 2,
+                    keeps_order=self.order is not None,
+                ).write
+            ),
+        )
+
+    def _sorted(self, bins: Sequence[pa.Table]) -> list[Rewritten]:
+        if self.order is None:
+            return []
+        large = [each for each in bins if live_bytes(each) > _ALONE_BYTES]
+        small = [each for each in bins if live_bytes(each) <= _ALONE_BYTES]
+        alone = SortedWriter(
+            self.access, self.target, self.new_files, self.order, _available_threads()
+        )
+        one_thread = replace(alone, threads=1)
+        return [*alone.write(large), *_in_threads(small, lambda _: one_thread.write)]
 
 
 def _in_threads(

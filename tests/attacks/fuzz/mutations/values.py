@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tests.attacks.fuzz.hostile import Raw, dumps, hostile_number, hostile_path, hostile_value
 from tests.attacks.fuzz.world import Trust, World, mutation
-from tests.table_builder import parquet
+from tests.table_builder import ACTION_KINDS, parquet
 
 Place = tuple[Any, Any]
 """A container and the key or index of a value in it."""
@@ -295,6 +295,8 @@ def _rows(world: World, path: str) -> list[Any] | None:
         return lines if all(isinstance(line, dict) for line in lines) else None
     try:
         file = pq.ParquetFile(io.BytesIO(world.content(path)))
+        if not {*file.schema_arrow.names} <= {*ACTION_KINDS}:
+            return None  # Another mutation has put a data file there.
         # Another mutation may have made a bomb of it.
         table = file.read() if file.metadata.num_rows < _MANY_ROWS else None
     except Exception:  # damaged by another mutation, in any way

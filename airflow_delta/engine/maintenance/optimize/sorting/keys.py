@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,23 @@ from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.maintenance.optimize.sorting.curves import KEY_BITS, Curve
 from airflow_delta.engine.maintenance.optimize.sorting.ranks import Ranks, make_ranks, shortened
 
-__all__ = ["SAMPLE_ROWS", "Keys", "SortKeys", "column_at", "sample_request", "sample_rows"]
+__all__ = [
+    "NOISE_BITS",
+    "SAMPLE_ROWS",
+    "Keys",
+    "SortKeys",
+    "column_at",
+    "sample_request",
+    "sample_rows",
+]
 
 Keys = npt.NDArray[np.uint64]
 
 SAMPLE_ROWS = 1 << 18
 """About the most rows of a sample."""
 
-_NOISE_BITS = 64 - KEY_BITS
+NOISE_BITS = 64 - KEY_BITS
+"""The random low bits of a key."""
 
 
 def sample_rows(scan: Scan, paths: Sequence[SchemaPath], num_rows: int) -> list[pa.Array]:
@@ -111,7 +121,22 @@ class SortKeys:
 
     def of_columns(self, columns: Sequence[pa.Array], chance: np.random.Generator) -> Keys:
         """The key of each row of some columns; see `of_rows`."""
+        return self.with_noise(
+            columns, chance.integers(0, 1 << NOISE_BITS, len(columns[0]), np.uint16)
+        )
+
+    def with_noise(self, columns: Sequence[pa.Array], noise: npt.NDArray[Any]) -> Keys:
+        """The key of each row of some columns, with given noise.
+
+        Args:
+            columns: the values of each column.
+            noise: a number for each row, of at most `NOISE_BITS` bits.
+        """
         found = [ranks(values) for ranks, values in zip(self.ranks, columns, strict=True)]
         positions = self.curve.positions(found).astype(np.uint64)
-        noise = chance.integers(0, 1 << _NOISE_BITS, len(positions), np.uint16)
-        return np.asarray((positions << np.uint64(_NOISE_BITS)) | noise, np.uint64)
+        return np.asarray((positions << np.uint64(NOISE_BITS)) | noise.astype(np.uint64), np.uint64)
+
+    @property
+    def bits(self) -> int:
+        """The bits of a key that can be other than 0: the lowest ones."""
+        return self.curve.bits * self.curve.dimensions + NOISE_BITS

@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_delta.engine.data_files.file_writer import FileWriter
 from airflow_delta.engine.data_files.scan import Scan
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
 from airflow_delta.engine.maintenance.optimize.output_file import OutputFile
@@ -34,10 +32,10 @@ from airflow_delta.engine.maintenance.optimize.source_files import (
     check_rows_read,
     count_rows,
     first_file,
-    live_bytes,
     scan_rows,
 )
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
+from airflow_delta.engine.maintenance.optimize.trial import count_files
 from airflow_delta.engine.model.actions import AddFile
 from airflow_delta.engine.storage.file_access import FileAccess
 
@@ -45,9 +43,6 @@ __all__ = ["SortedWriter"]
 
 _BATCH_ROWS = 1 << 17
 _WRITTEN_ROWS = 1 << 16
-
-_TRIAL_BYTES = 16 << 20
-"""The decoded bytes of the rows that are encoded first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +93,12 @@ class SortedWriter:
                 keys,
                 np.sort(keys.of_columns(sample, np.random.default_rng(num_rows))),
                 num_rows,
-                lambda rows: self._count_files(sources, num_rows, rows),
+                lambda rows: count_files(
+                    self.target,
+                    sources,
+                    num_rows,
+                    (batch.remove_column(batch.num_columns - 1) for batch in rows),
+                ),
                 stack,
             )
             del sample
@@ -109,21 +109,6 @@ class SortedWriter:
             )
             check_rows_read(sources, self.access, self.target, sort.num_read, num_rows)
             return self._write_runs(sort, first_file(sources))
-
-    def _count_files(self, sources: pa.Table, num_rows: int, rows: Sequence[pa.RecordBatch]) -> int:
-        """The number of new files, by the space that some rows with their keys take."""
-        greatest = self.target.max_file_size
-        if live_bytes(sources) <= greatest // 2:
-            return 1
-        trial = FileWriter(io.BytesIO(), self.target.schema, compression=self.target.compression)
-        left = _TRIAL_BYTES
-        for batch in rows:
-            trial.write(batch.remove_column(batch.num_columns - 1))
-            left -= batch.nbytes
-            if left <= 0:
-                break
-        trial.close()
-        return max(1, -(-trial.size * num_rows // (trial.num_rows * greatest)))
 
     def _write_runs(self, sort: ExternalSort, like: Mapping[str, Any]) -> tuple[AddFile, ...]:
         """Write the files, several at once."""

@@ -175,7 +175,7 @@ def test_files_hold_squares(
 ) -> None:
     spill(bucket_bytes=1 << 12, most_open=most_open)
     table = grid_table(tmp_path / "t", cluster_by=["x", "y"] if is_clustered else [])
-    monkeypatch.setattr(writer.SortedWriter, "_count_files", lambda *_: 16)
+    monkeypatch.setattr(writer, "count_files", lambda *_: 16)
     done = table.optimize(**({} if is_clustered else {"z_order_by": ["x", "y"]}))
     assert done.num_added == 16
     # Each has 256 of 4,096 points: a square of 16 by 16, or a little more where ranges don't fit it.
@@ -190,7 +190,7 @@ def test_rows_with_equal_values_are_divided_too(
     spill()
     table = grid_table(tmp_path / "t")
     monkeypatch.setattr(keys, "SAMPLE_ROWS", 500)
-    monkeypatch.setattr(writer.SortedWriter, "_count_files", lambda *_: 8)
+    monkeypatch.setattr(writer, "count_files", lambda *_: 8)
     monkeypatch.setattr(
         "airflow_delta.engine.maintenance.optimize.sorting.keys.make_ranks",
         lambda *_, **__: lambda values: np.zeros(len(values), np.int64),

@@ -1,0 +1,112 @@
+"""The datasets of a task, as plain values, and their names in OpenLineage.
+
+`airflow_delta.operators.lineage_rules` finds them in the results of tasks, `columns` adds the columns of
+tables, and `facets` makes the objects of the OpenLineage client from them. This module imports neither that
+client nor the engine, because DAG files are parsed with it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+from urllib.parse import unquote
+
+from airflow_delta.hooks.table_locations import canonical_uri
+
+__all__ = ["Column", "Lineage", "LineageDataset", "StateChange", "WrittenData", "dataset_name"]
+
+StateChange: TypeAlias = Literal["ALTER", "CREATE", "DROP", "OVERWRITE", "TRUNCATE"]
+"""The lifecycle changes of OpenLineage that tasks make."""
+
+_URI = re.compile(r"([A-Za-z][\w+.-]+)://([^/]*)/*(.*)", re.DOTALL)
+_OBJECT_STORES = ("s3", "gs", "abfss")
+_WEB = ("http", "https")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a dataset.
+
+    Attributes:
+        name: its name.
+        type: its type, as the log names it.
+        comment: its comment; None for none.
+        fields: the fields of a struct.
+    """
+
+    name: str
+    type: str
+    comment: str | None = None
+    fields: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenData:
+    """What a task has written to a dataset; None for what isn't known.
+
+    Attributes:
+        rows: the number of rows.
+        size: the bytes of the files.
+        files: the number of files.
+    """
+
+    rows: int | None = None
+    size: int | None = None
+    files: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineageDataset:
+    """A table, or a directory of files, that a task reads or writes.
+
+    Attributes:
+        uri: the path or URI.
+        version: the version of the table; None if it isn't known, or this is no table.
+        is_table: whether it is a Delta table.
+        change: the change of its lifecycle; None for none.
+        written: what has been written to it; None if that isn't known.
+        copied_from: the dataset that its columns of the same names come from, unchanged; None if that isn't
+            certain.
+        columns: its columns; none if they aren't known.
+    """
+
+    uri: str
+    version: int | None = None
+    is_table: bool = True
+    change: StateChange | None = None
+    written: WrittenData | None = None
+    copied_from: LineageDataset | None = None
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The datasets that a task reads, and those that it writes."""
+
+    inputs: tuple[LineageDataset, ...] = ()
+    outputs: tuple[LineageDataset, ...] = ()
+
+
+def dataset_name(uri: str) -> tuple[str, str]:
+    """The namespace and the name of a dataset, by OpenLineage's naming conventions.
+
+    ``s3a://lake/sales/`` is ``sales`` in ``s3://lake``, ``/data/sales`` is ``/data/sales`` in ``file``. No
+    credentials are part of it: neither the connection in front of a bucket, nor a user, nor the query of a
+    web address.
+
+    :param uri: the path or URI of the dataset.
+    :raises AirflowFailException: the part in front of the bucket isn't a connection id.
+    """
+    canonical = canonical_uri(uri)
+    match = _URI.fullmatch(canonical)
+    if match is None:
+        return "file", canonical
+    scheme, authority, path = match.groups()
+    if scheme == "file":
+        return (f"file://{authority}" if authority else "file"), f"/{unquote(path)}"
+    if scheme in _OBJECT_STORES:
+        return f"{scheme}://{authority}", path or "/"
+    if scheme in _WEB:
+        path = re.split(r"[?#]", path, maxsplit=1)[0]
+    return f"{scheme}://{authority.rpartition('@')[2]}", f"/{path}"

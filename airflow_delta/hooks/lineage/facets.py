@@ -1,0 +1,130 @@
+"""Convert the datasets of a task to the objects of OpenLineage.
+
+This is the only module that imports the OpenLineage client and Airflow's provider for it, from the extra
+``openlineage``. Import it only where OpenLineage asks for the datasets of a task.
+
+https://openlineage.io/docs/spec/facets/dataset-facets
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.openlineage.extractors import OperatorLineage
+from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    OutputDatasetFacet,
+    column_lineage_dataset,
+    dataset_version_dataset,
+    lifecycle_state_change_dataset,
+    output_statistics_output_dataset,
+    schema_dataset,
+    storage_dataset,
+)
+
+from airflow_delta.hooks.lineage.datasets import Column, Lineage, LineageDataset, dataset_name
+
+__all__ = ["operator_lineage", "plain_dataset"]
+
+
+def operator_lineage(lineage: Lineage) -> OperatorLineage[Any, Any]:
+    """The lineage of a task as its operator returns it to Airflow's provider.
+
+    :param lineage: the datasets.
+    """
+    return OperatorLineage(
+        inputs=[_input_dataset(dataset) for dataset in lineage.inputs],
+        outputs=[_output_dataset(dataset) for dataset in lineage.outputs],
+    )
+
+
+def plain_dataset(dataset: LineageDataset) -> Dataset:
+    """A dataset, without what is special to an input or an output.
+
+    :param dataset: the dataset.
+    """
+    namespace, name = dataset_name(dataset.uri)
+    return Dataset(namespace=namespace, name=name, facets=_facets(dataset))
+
+
+def _input_dataset(dataset: LineageDataset) -> InputDataset:
+    namespace, name = dataset_name(dataset.uri)
+    return InputDataset(namespace=namespace, name=name, facets=_facets(dataset))
+
+
+def _output_dataset(dataset: LineageDataset) -> OutputDataset:
+    namespace, name = dataset_name(dataset.uri)
+    statistics: dict[str, OutputDatasetFacet] = {}
+    if (written := dataset.written) is not None:
+        statistics["outputStatistics"] = (
+            output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+                rowCount=written.rows, size=written.size, fileCount=written.files
+            )
+        )
+    facets = _facets(dataset)
+    if dataset.change is not None:
+        facets["lifecycleStateChange"] = (
+            lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet(
+                lifecycle_state_change_dataset.LifecycleStateChange(dataset.change)
+            )
+        )
+    if (copied := _identity_columns(dataset)) is not None:
+        facets["columnLineage"] = copied
+    return OutputDataset(namespace=namespace, name=name, facets=facets, outputFacets=statistics)
+
+
+def _facets(dataset: LineageDataset) -> dict[str, DatasetFacet]:
+    """The facets of a dataset that is read or written."""
+    facets: dict[str, DatasetFacet] = {}
+    if dataset.is_table:
+        facets["storage"] = storage_dataset.StorageDatasetFacet(
+            storageLayer="delta", fileFormat="parquet"
+        )
+    if dataset.version is not None:
+        facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(
+            datasetVersion=str(dataset.version)
+        )
+    if dataset.columns:
+        facets["schema"] = schema_dataset.SchemaDatasetFacet(fields=_fields(dataset.columns))
+    return facets
+
+
+def _fields(columns: tuple[Column, ...]) -> list[schema_dataset.SchemaDatasetFacetFields]:
+    return [
+        schema_dataset.SchemaDatasetFacetFields(
+            name=column.name,
+            type=column.type,
+            description=column.comment,
+            fields=_fields(column.fields),
+        )
+        for column in columns
+    ]
+
+
+def _identity_columns(
+    dataset: LineageDataset,
+) -> column_lineage_dataset.ColumnLineageDatasetFacet | None:
+    """The columns that a dataset has unchanged from another one; None if none is known."""
+    source = dataset.copied_from
+    if source is None:
+        return None
+    namespace, name = dataset_name(source.uri)
+    names = {column.name for column in source.columns}
+    fields = {
+        column.name: column_lineage_dataset.Fields(
+            inputFields=[
+                column_lineage_dataset.InputField(
+                    namespace=namespace,
+                    name=name,
+                    field=column.name,
+                    transformations=[
+                        column_lineage_dataset.Transformation(type="DIRECT", subtype="IDENTITY")
+                    ],
+                )
+            ]
+        )
+        for column in dataset.columns
+        if column.name in names
+    }
+    return column_lineage_dataset.ColumnLineageDatasetFacet(fields=fields) if fields else None

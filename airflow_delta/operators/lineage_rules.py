@@ -1,0 +1,267 @@
+"""Find the datasets that a task reads and writes: before it ends by its arguments, then by its result.
+
+A rule is the method ``datasets`` of an operator. Without a result, it returns what the task is going to
+read and write. With a result, an output is what the task has committed or copied, at the version of the
+result; a task that changes nothing has none.
+
+Maintenance such as a vacuum or a checkpoint leaves the rows of a table as they are, so that the table is an
+input. An optimized table is an input and an output: the same rows, at two versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from airflow_delta.hooks.lineage.datasets import Lineage, LineageDataset, StateChange, WrittenData
+
+__all__ = [
+    "Result",
+    "alters_table",
+    "alters_table_if",
+    "appends_changes",
+    "changes_rows",
+    "converts_directory",
+    "copies_version",
+    "deletes_rows",
+    "merges_rows",
+    "optimizes_table",
+    "reads_table",
+    "restores_table",
+    "writes_rows",
+]
+
+Result: TypeAlias = "Mapping[str, Any] | None"
+"""The result of a task; None if it has none (yet)."""
+
+_WILDCARD = re.compile(r"[*?\[{]")
+_WHOLE_TABLE = re.compile(r"\s*select\s+\*\s+from\s+([a-z_]\w*)\s*;?\s*", re.ASCII | re.IGNORECASE)
+"""A query whose rows are certainly those of one table, without any change."""
+
+_ROWS = ("numOutputRows", "numUpdatedRows", "numCopiedRows")
+_SIZES = ("numOutputBytes", "numTargetBytesAdded", "numAddedBytes")
+_FILES = ("numFiles", "numTargetFilesAdded", "numAddedFiles")
+"""The metrics of operations, by the names of Delta Spark."""
+
+
+def reads_table(task: Any, result: Result) -> Lineage:
+    """A task that reads a version of its table, or maintains it without a change of its rows."""
+    version = _number(getattr(task, "version", None)) if result is None else result["version"]
+    return Lineage(inputs=(LineageDataset(task.table_uri, version),))
+
+
+def alters_table(task: Any, result: Result) -> Lineage:
+    """A task that commits a change of its table's metadata or protocol."""
+    return Lineage(outputs=(_committed(task, result, change="ALTER"),))
+
+
+def alters_table_if(entry: str) -> Callable[[Any, Result], Lineage]:
+    """A task that alters its table only if an entry of its result is true.
+
+    :param entry: the name of the entry.
+    """
+
+    def datasets(task: Any, result: Result) -> Lineage:
+        """The table, as an output if it was altered."""
+        is_altered = result is None or result[entry]
+        return alters_table(task, result) if is_altered else reads_table(task, result)
+
+    return datasets
+
+
+def optimizes_table(task: Any, result: Result) -> Lineage:
+    """A task that writes the rows of its table to other files."""
+    if result is None:
+        return Lineage((LineageDataset(task.table_uri),), (LineageDataset(task.table_uri),))
+    read = LineageDataset(task.table_uri, result["plan"]["version"])
+    if not result["commits"]:
+        return Lineage((read,))
+    written = WrittenData(size=result["bytes_added"], files=result["files_added"])
+    return Lineage((read,), (_committed(task, result, written=written),))
+
+
+def restores_table(task: Any, result: Result) -> Lineage:
+    """A task that makes an earlier version of its table the newest one."""
+    if result is None:
+        read = LineageDataset(task.table_uri, _number(task.version))
+        return Lineage((read,), (LineageDataset(task.table_uri),))
+    read = LineageDataset(task.table_uri, result["restored_version"])
+    if not result["committed"]:
+        return Lineage((read,))
+    written = WrittenData(size=result["bytes_restored"], files=result["files_restored"])
+    return Lineage((read,), (_committed(task, result, change="OVERWRITE", written=written),))
+
+
+def converts_directory(task: Any, result: Result) -> Lineage:
+    """A task that makes a directory a table."""
+    if result is None:
+        return Lineage(outputs=(LineageDataset(task.table_uri),))
+    if not (result["converted"] or result["repeated"]):
+        version = result["version"]
+        read = LineageDataset(task.table_uri, version, is_table=version is not None)
+        return Lineage((read,))
+    written = WrittenData(result["rows"], result["bytes"], result["files"])
+    return Lineage(outputs=(_committed(task, result, change="CREATE", written=written),))
+
+
+def changes_rows(task: Any, result: Result) -> Lineage:
+    """A task that changes rows of its table."""
+    if result is not None and not result["committed"]:
+        return reads_table(task, result)
+    return Lineage(outputs=(_committed(task, result, written=_metrics(result)),))
+
+
+def deletes_rows(task: Any, result: Result) -> Lineage:
+    """A task that deletes rows of its table; the result of a dry run has no commit."""
+    if result is not None and not result.get("committed"):
+        return reads_table(task, result)
+    is_truncated = result is not None and str(task.condition).strip().lower() == "true"
+    change: StateChange | None = "TRUNCATE" if is_truncated else None
+    return Lineage(outputs=(_committed(task, result, change=change, written=_metrics(result)),))
+
+
+def merges_rows(task: Any, result: Result) -> Lineage:
+    """A task that merges the rows of its source into its table."""
+    return Lineage(_sources(task), changes_rows(task, result).outputs)
+
+
+def writes_rows(task: Any, result: Result) -> Lineage:
+    """A task that writes the rows of its source to its table."""
+    sources = _sources(task)
+    if result is not None and not result["committed"]:
+        return Lineage(sources)
+    output = _committed(
+        task,
+        result,
+        change=None if result is None else _change_of_write(task, result),
+        written=_metrics(result),
+        copied_from=_whole_source(task),
+    )
+    return Lineage(sources, (output,))
+
+
+def copies_version(task: Any, result: Result) -> Lineage:
+    """A task that pins a version of its table, and copies it if there is a target."""
+    read = reads_table(task, result).inputs[0]
+    if not task.target_uri:
+        return Lineage((read,))
+    is_table = task.argument("target_format") == "delta"
+    if result is None:
+        return Lineage((read,), (LineageDataset(task.target_uri, is_table=is_table),))
+    version = result["target_version"]
+    change: StateChange | None = None
+    if version is not None:
+        change = "CREATE" if version == 0 else "OVERWRITE"
+    copy = LineageDataset(
+        result["target_uri"],
+        version,
+        is_table,
+        change,
+        WrittenData(rows=result["target_num_rows"], files=result["target_num_files"]),
+        copied_from=read,
+    )
+    deleted = (
+        LineageDataset(uri, is_table=False, change="DROP") for uri in result["deleted_copies"]
+    )
+    return Lineage((read,), (copy, *deleted))
+
+
+def appends_changes(task: Any, result: Result) -> Lineage:
+    """A task that reads the changes of its table, and appends them if there is a target."""
+    read = LineageDataset(task.table_uri, None if result is None else result["end_version"])
+    if not task.target_uri:
+        return Lineage((read,))
+    is_table = task.argument("target_format") == "delta"
+    if result is None:
+        return Lineage((read,), (LineageDataset(task.target_uri, is_table=is_table),))
+    version = result["target_version"]
+    if version is None and not result["appended"]:
+        return Lineage((read,))
+    target = LineageDataset(
+        result["target_uri"],
+        version,
+        is_table,
+        "CREATE" if version == 0 else None,
+        WrittenData(rows=result["num_changes"]),
+        copied_from=read,
+    )
+    return Lineage((read,), (target,))
+
+
+def _committed(
+    task: Any,
+    result: Result,
+    *,
+    change: StateChange | None = None,
+    written: WrittenData | None = None,
+    copied_from: LineageDataset | None = None,
+) -> LineageDataset:
+    """The table as the task has committed it; without a result, as it is going to."""
+    if result is None:
+        return LineageDataset(task.table_uri)
+    return LineageDataset(
+        task.table_uri,
+        result["version"],
+        change=change,
+        written=written,
+        copied_from=copied_from,
+    )
+
+
+def _change_of_write(task: Any, result: Mapping[str, Any]) -> StateChange | None:
+    if result["version"] == 0:
+        return "CREATE"
+    is_whole = (
+        task.argument("mode") == "overwrite"
+        and task.argument("replace_where") is None
+        and task.argument("partition_overwrite") == "static"
+    )
+    return "OVERWRITE" if is_whole else None
+
+
+def _sources(task: Any) -> tuple[LineageDataset, ...]:
+    """The files, or the pinned tables, that the rows come from."""
+    uri = task.argument("source_uri")
+    files = () if uri is None else (LineageDataset(_directory(uri), is_table=False),)
+    tables = task.argument("source_tables") or {}
+    return (*files, *(LineageDataset(table, version) for table, version in tables.values()))
+
+
+def _whole_source(task: Any) -> LineageDataset | None:
+    """The table that a query reads unchanged; None if the query does more, or if there is none."""
+    match = _WHOLE_TABLE.fullmatch(task.argument("source_query") or "")
+    tables = {name.lower(): table for name, table in (task.argument("source_tables") or {}).items()}
+    found = None if match is None else tables.get(match[1].lower())
+    return None if found is None else LineageDataset(*found)
+
+
+def _directory(uri: str) -> str:
+    """The part of a location before the first directory whose name has a wildcard."""
+    match = _WILDCARD.search(uri)
+    return uri if match is None else uri[: match.start()].rpartition("/")[0]
+
+
+def _metrics(result: Result) -> WrittenData | None:
+    """What a commit has written, by its metrics; None if they aren't in the log any more."""
+    metrics = None if result is None else result["metrics"]
+    if not metrics:
+        return None
+    return WrittenData(_rows(metrics), _first(metrics, _SIZES), _first(metrics, _FILES))
+
+
+def _rows(metrics: Mapping[str, int]) -> int | None:
+    """The rows in new files: those of the output, or those that were updated and copied."""
+    if _ROWS[0] in metrics:
+        return metrics[_ROWS[0]]
+    found = [metrics[name] for name in _ROWS[1:] if name in metrics]
+    return sum(found) if found else None
+
+
+def _first(metrics: Mapping[str, int], names: tuple[str, ...]) -> int | None:
+    return next((metrics[name] for name in names if name in metrics), None)
+
+
+def _number(version: Any) -> int | None:
+    """The version of an argument; None if it names none, such as ``triggering_event``."""
+    return int(version) if str(version).isdecimal() else None

@@ -1,0 +1,126 @@
+"""The events of OpenLineage that a DAG run emits, compared with the expected ones."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.operators.optimize import OptimizeOperator
+from airflow_delta.operators.restore import RestoreOperator
+from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.sensors.table_version import TableVersionSensor
+from tests.airflow.dag_runs import new_dag, run_of
+from tests.airflow.lineage.captured_events import capture_events
+
+pytest.importorskip("airflow.providers.openlineage")
+
+SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
+SECRET = "WJALRXUTNFEMI"
+
+
+def planned(table: Path, version: int | None = None) -> dict[str, Any]:
+    """A table in an event, of which at most the version is known."""
+    facets: dict[str, Any] = {"storage": {"storageLayer": "delta", "fileFormat": "parquet"}}
+    if version is not None:
+        facets["version"] = {"datasetVersion": str(version)}
+    return {"namespace": "file", "name": str(table), "facets": facets}
+
+
+def known(table: Path, version: int, **facets: Any) -> dict[str, Any]:
+    """A table in the event of a task that has succeeded."""
+    found = planned(table, version)
+    found["facets"] |= {"schema": SCHEMA, **facets}
+    return found
+
+
+@pytest.mark.deep
+def test_the_events_of_success_failure_and_retry(
+    airflow_database: Path, sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk import task
+
+    connection = {"conn_type": "delta", "extra": {"aws_secret_access_key": SECRET}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
+    table = str(sales_copy)
+    restored = DeltaHook.restore
+    tries: list[dict[str, Any]] = []
+
+    def restore_once(self: DeltaHook, *arguments: Any, **named: Any) -> Any:
+        """Fail after the commit of the first try."""
+        tries.append(restored(self, *arguments, **named))
+        if len(tries) == 1:
+            raise ConnectionError("the worker has lost the store")
+        return tries[-1]
+
+    monkeypatch.setattr(DeltaHook, "restore", restore_once)
+    with new_dag() as dag:
+
+        @task
+        def own() -> int:
+            """Code of the user's own."""
+            hook = DeltaHook()
+            hook.report_output(table, 9)
+            pinned: int = hook.pin(table, version=2)["version"]
+            return pinned
+
+        wait = TableVersionSensor(task_id="wait", table_uri=table, deferrable=False)
+        pin = TimeTravelSnapshotOperator(
+            task_id="pin", table_uri=table, delta_conn_id="lake", version=2
+        )
+        restore = RestoreOperator(
+            task_id="restore", table_uri=table, version=0, retries=1, retry_delay=timedelta(0)
+        )
+        optimize = OptimizeOperator(task_id="optimize", table_uri=table)
+        missing = TimeTravelSnapshotOperator(task_id="missing", table_uri=table, version=77)
+        wait >> own() >> pin >> restore >> optimize >> missing
+    with capture_events(tmp_path, monkeypatch) as events:
+        run = run_of(dag)
+    assert (run.states["optimize"], run.states["missing"]) == ("success", "failed")
+
+    assert events.of("wait") == [
+        {"type": "START", "inputs": [planned(sales_copy)], "outputs": []},
+        {"type": "COMPLETE", "inputs": [known(sales_copy, 3)], "outputs": []},
+    ]
+    assert events.of("own")[1:] == [
+        {
+            "type": "COMPLETE",
+            "inputs": [planned(sales_copy, 2)],
+            "outputs": [planned(sales_copy, 9)],
+        }
+    ]
+    assert events.of("pin") == [
+        {"type": "START", "inputs": [planned(sales_copy, 2)], "outputs": []},
+        {"type": "COMPLETE", "inputs": [known(sales_copy, 2)], "outputs": []},
+    ]
+    assert [report["repeated"] for report in tries] == [False, True]
+    before = {"inputs": [planned(sales_copy, 0)], "outputs": [planned(sales_copy)]}
+    overwrite = {"lifecycleStateChange": "OVERWRITE"}
+    output = known(sales_copy, 4, lifecycleStateChange=overwrite)
+    written = {
+        "size": tries[1]["bytes_restored"],
+        "fileCount": tries[1]["files_restored"],
+    }
+    assert events.of("restore") == [
+        {"type": "START", **before},
+        {"type": "FAIL", **before},
+        {"type": "START", **before},
+        {
+            "type": "COMPLETE",
+            "inputs": [known(sales_copy, 0)],
+            "outputs": [output | {"outputFacets": {"outputStatistics": written}}],
+        },
+    ]
+    # There was nothing to optimize.
+    assert events.of("optimize")[1] == {
+        "type": "COMPLETE",
+        "inputs": [known(sales_copy, 4)],
+        "outputs": [],
+    }
+    failure = {"inputs": [planned(sales_copy, 77)], "outputs": []}
+    assert events.of("missing") == [{"type": "START", **failure}, {"type": "FAIL", **failure}]
+    assert SECRET not in events.text

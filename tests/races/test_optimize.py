@@ -1,0 +1,247 @@
+"""Optimizations beside appends, deletes, merges and vacuums, in seeded schedules: no row is lost.
+
+Each seed gives a table with data files, an optimizer, two or three others, and the order in which their
+calls of the storage take effect. The rows are known from what each commit has done, in the order of the
+versions. A failure names the seed, which reproduces it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap64
+
+from airflow_delta.engine import LONG, STRING, AddFile, DeltaTable, StructField, StructType
+from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
+from airflow_delta.engine.deletion_vectors.write import write_deletion_vectors
+from airflow_delta.engine.errors import CommitConflictError
+from airflow_delta.engine.maintenance.optimize import execution
+from airflow_delta.engine.maintenance.optimize.execution import OptimizeResult
+from airflow_delta.engine.model.paths import decode_path
+from airflow_delta.engine.transaction.file_rows import add_actions
+from tests.deep import deep_but_for
+from tests.stepping import SteppedStorage, Turns, stepped_engine
+
+SEEDS, BLOCKS = 200, 20
+
+SCHEMA = StructType(
+    (StructField("id", LONG), StructField("value", LONG), StructField("part", STRING))
+)
+PARTS = ("a", "b")
+RULES = ["rowTracking", "changeDataFeed"]
+OLD = 1_600_000_000
+
+Row = tuple[int, str]
+"""The value and the partition of a row; its id is the key."""
+
+
+@dataclass
+class Effect:
+    """What a commit has done to the rows, and in which version."""
+
+    version: int
+    gone: set[int] = field(default_factory=set)
+    new: dict[int, Row] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of some small files, of which one has deleted rows, and an old file that nobody needs."""
+    root = tmp_path_factory.mktemp("race") / "t"
+    properties = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
+    table = DeltaTable.create(str(root), SCHEMA, partition_by=["part"], properties=properties)
+    transaction = table.transaction("WRITE", enforces=RULES)
+    for number in range(7):
+        rows = {number * 10 + i: (i, PARTS[number % 2]) for i in range(5)}
+        transaction.add_file(new_file(root, f"first-{number}", rows))
+    transaction.commit()
+    delete_rows(table, root, random.Random(0))
+    (root / "orphan.parquet").write_bytes(b"old")
+    for path in root.glob("*.parquet"):
+        os.utime(path, (OLD, OLD))
+    return root
+
+
+def new_file(root: Path, name: str, rows: dict[int, Row]) -> AddFile:
+    """Write a data file of one partition."""
+    path = root / f"{name}.parquet"
+    pq.write_table(pa.table({"id": [*rows], "value": [value for value, _ in rows.values()]}), path)
+    (part,) = {part for _, part in rows.values()}
+    stats = json.dumps({"numRecords": len(rows)})
+    return AddFile(path.name, {"part": part}, path.stat().st_size, 1, data_change=True, stats=stats)
+
+
+def rows_of(table: DeltaTable, version: int | None = None) -> tuple[dict[int, Row], dict[int, Any]]:
+    """The rows of a version, and the row ids, both by id."""
+    found = table.snapshot(version).to_arrow(with_row_tracking=True).to_pylist()
+    assert len({row["id"] for row in found}) == len(found), "a row is there twice"
+    rows = {row["id"]: (row["value"], row["part"]) for row in found}
+    return rows, {row["id"]: (row["_row_id"], row["_row_commit_version"]) for row in found}
+
+
+def chosen_file(
+    transaction: Any, root: Path, rng: random.Random
+) -> tuple[pa.Table, AddFile, list[int], BitMap64]:
+    """A live file by chance, the ids of its rows, and which of them are deleted."""
+    files = transaction.read_files()
+    one = files.slice(rng.randrange(len(files)), 1)
+    (add,) = add_actions(one, data_change=True)
+    ids = pq.read_table(root / decode_path(add.path), columns=["id"])["id"].to_pylist()
+    vectors = read_deletion_vector_column(
+        one["deletionVector"], DeltaTable(str(root)).storage, table=str(root)
+    )
+    return one, add, ids, vectors.get(0, BitMap64())
+
+
+def append_rows(table: DeltaTable, root: Path, rng: random.Random, name: str) -> Effect:
+    first = 1000 * (1 + ord(name[0]) - ord("a")) + 10 * int(name[1:])
+    rows = {first + i: (rng.randrange(100), part) for part in [rng.choice(PARTS)] for i in range(3)}
+    transaction = table.transaction("WRITE", enforces=RULES)
+    transaction.add_file(new_file(root, f"new-{name}", rows))
+    return Effect(transaction.commit().version, new=rows)
+
+
+def delete_rows(table: DeltaTable, root: Path, rng: random.Random, name: str = "") -> Effect:
+    """Delete some rows of a file by a deletion vector, or the whole file."""
+    transaction = table.transaction("DELETE", enforces=RULES)
+    one, add, ids, deleted = chosen_file(transaction, root, rng)
+    left = [n for n in range(len(ids)) if n not in deleted]
+    marked = left if name and rng.random() < 0.3 else rng.sample(left, min(2, len(left)))
+    transaction.remove_files(one)
+    if len(marked) < len(left):
+        positions = BitMap64([*deleted, *marked])
+        (vector,) = write_deletion_vectors(DeltaTable(str(root)).storage, [positions])[0]
+        stats = json.dumps({"numRecords": len(ids), "tightBounds": False})
+        transaction.add_file(replace(add, deletion_vector=vector, stats=stats))
+    return Effect(transaction.commit().version, gone={ids[n] for n in marked})
+
+
+def merge_rows(table: DeltaTable, root: Path, rng: random.Random, name: str) -> Effect:
+    """Give the rows of a file new values, in a new file."""
+    transaction = table.transaction("MERGE", enforces=RULES)
+    one, add, ids, deleted = chosen_file(transaction, root, rng)
+    part = str(add.partition_values["part"])
+    rows = {id_: (rng.randrange(100, 200), part) for n, id_ in enumerate(ids) if n not in deleted}
+    transaction.remove_files(one)
+    transaction.add_file(new_file(root, f"merged-{name}", rows))
+    return Effect(transaction.commit().version, new=rows)
+
+
+def vacuum(table: DeltaTable, root: Path, rng: random.Random, name: str) -> None:
+    table.vacuum(retention_hours=1, enforce_retention=False)
+
+
+WRITERS = (append_rows, delete_rows, delete_rows, merge_rows, vacuum)
+Use = Callable[[Turns], None]
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
+    with stepped_engine(lambda: __import__("time").time_ns() // 1_000_000) as use_engine:
+
+        def use(turns: Turns) -> None:
+            use_engine(turns)
+            monkeypatch.setattr(execution, "pause", lambda attempt: turns.step(f"pause {attempt}"))
+
+        yield use
+
+
+def race(seed: int, template: Path, root: Path, use: Use) -> list[str]:
+    """Run one race, check its table, and return what has happened, by name."""
+    rng = random.Random(seed)
+    shutil.copytree(template, root)
+    turns = Turns(rng.choice)
+    use(turns)
+
+    def client() -> DeltaTable:
+        table = DeltaTable(str(root))
+        table.__dict__["storage"] = SteppedStorage(table.storage, turns)
+        return table
+
+    options: dict[str, Any] = {
+        "max_file_size": 1 << 20,
+        "commit_bytes": rng.choice([1, None]),
+        "z_order_by": rng.choice([(), (), ("id", "value")]),
+    }
+    works = [
+        (partial(work, client(), root, random.Random(rng.random())), f"{name}{number}")
+        for name in "bcd"[: rng.choice([2, 3])]
+        for number, work in enumerate(rng.choices(WRITERS, k=2))
+    ]
+
+    def act(name: str) -> list[object]:
+        return [_outcome(work, label) for work, label in works if label.startswith(name)]
+
+    names = sorted({label[0] for _, label in works})
+    outcomes = turns.run(
+        [partial(client().optimize, **options), *(partial(act, name) for name in names)]
+    )
+    done, *others = outcomes
+    assert isinstance(done, OptimizeResult), done
+    assert all(isinstance(each, list) for each in others), others
+    found = [each for of in others if isinstance(of, list) for each in of]
+    check_table(DeltaTable(str(root)), template, [e for e in found if isinstance(e, Effect)])
+    assert not (root / "orphan.parquet").exists() or vacuum not in {w.func for w, _ in works}
+    shutil.rmtree(root)
+    return [
+        f"{min(done.num_commits, 2)} commits",
+        *(["lost bins"] if done.num_lost else []),
+        *(type(each).__name__ for each in found),
+    ]
+
+
+def _outcome(work: Callable[[str], object], name: str) -> object:
+    try:
+        return work(name)
+    except CommitConflictError as error:
+        return error
+
+
+def check_table(table: DeltaTable, template: Path, effects: Sequence[Effect]) -> None:
+    """Check that the rows are those of the commits, and that optimizations have changed none."""
+    before, ids = rows_of(DeltaTable(str(template)))
+    expected, changed = dict(before), set[int]()
+    for effect in sorted(effects, key=lambda each: each.version):
+        expected = {id_: row for id_, row in expected.items() if id_ not in effect.gone}
+        expected |= effect.new
+        changed |= effect.new.keys()
+    rows, ids_after = rows_of(table)
+    assert rows == expected
+    assert {i: ids_after[i] for i in ids_after.keys() - changed} == {
+        i: ids[i] for i in ids_after.keys() - changed
+    }
+    for commit in table.history():
+        assert commit.version is not None
+        if commit.operation == "OPTIMIZE":
+            assert rows_of(table, commit.version) == rows_of(table, commit.version - 1)
+
+
+@pytest.mark.parametrize("block", deep_but_for(range(BLOCKS), 0))
+def test_no_row_is_lost_beside_an_optimization(
+    template: Path, tmp_path: Path, use: Use, block: int
+) -> None:
+    size = SEEDS // BLOCKS
+    # The first block is one of a few seeds.
+    seeds = range(3) if block == 0 else range(block * size, (block + 1) * size)
+    met: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            met.update(race(seed, template, tmp_path / f"t{seed}", use))
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+    assert met["Effect"] > len(seeds)
+    if block:
+        assert met["1 commits"] + met["2 commits"] > 0
