@@ -32,10 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "tracked": {"tracked": True, "partition_by": ("p", "q"), "mode": "name"},
     "by id": {"tracked": True, "mode": "id"},
-    "partition columns in files": {
-        "partition_by": ("q",),
-        "properties": {"delta.feature.materializePartitionColumns": "supported"},
-    },
+    "partitioned": {"partition_by": ("q",)},
 }
 COMPACTIONS = [
     (kind, seed) if (kind, seed) == ("tracked", 1) else pytest.param(kind, seed, marks=deep)
