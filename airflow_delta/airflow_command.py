@@ -7,6 +7,7 @@ the command runs.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -51,5 +52,24 @@ def run(arguments: argparse.Namespace) -> None:
     """
     from airflow_delta.cli.main import main
 
+    _send_logs_to_standard_error()
     words = list(arguments.words)
     sys.exit(main(["--help"] if words in ([], ["help"]) else words, program="airflow delta"))
+
+
+def _send_logs_to_standard_error() -> None:
+    """Keep Airflow's logs out of the results.
+
+    Airflow's loggers hold the stream of standard output. So its file descriptor becomes that of standard
+    error, and the results get a new stream.
+    """
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return  # It is no file, for example in a test.
+    sys.stdout.flush()
+    results = os.dup(descriptor)
+    os.dup2(sys.stderr.fileno(), descriptor)
+    sys.stdout = os.fdopen(
+        results, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False
+    )

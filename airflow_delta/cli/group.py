@@ -33,6 +33,7 @@ SUBCOMMANDS = (
     "restore",
     "drop-feature",
     "completion",
+    "json-schema",
 )
 """The subcommands, in the order of ``--help``; each is a module with a function of its name."""
 

@@ -11,7 +11,9 @@ import functools
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +89,9 @@ class Target:
                 doesn't exist or can't be used; or Airflow isn't installed.
         """
         if self.connection is not None or self.owner_connection is not None:
-            access = self._access_by_airflow()
+            # Airflow logs to standard output, which is for results.
+            with redirect_stdout(sys.stderr):
+                access = self._access_by_airflow()
         else:
             options = {**_environment_options(), **self.storage_options}
             access = Access(self.uri, options, None, self.allowed_outside)

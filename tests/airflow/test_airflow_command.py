@@ -57,3 +57,14 @@ def test_importing_the_command_costs_nothing() -> None:
         "assert not {'airflow', 'click', 'pyarrow', 'airflow_delta.cli'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_logs_of_airflow_are_kept_out_of_the_results() -> None:
+    code = (
+        "import sys; log = sys.stdout; from airflow_delta import airflow_command\n"
+        "print('a result')\n"
+        "airflow_command._send_logs_to_standard_error()\n"
+        "print('a log', file=log, flush=True); print('é')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("a result\né\n", "a log\n")

@@ -62,8 +62,10 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(tmp_path: Pat
         write(table, 1)
         stack.wait("the first run", lambda: bool(stack.results("report")))
         assert stack.results("report") == [{"after_version": 0, "version": 1}]
-        # Events of OpenLineage come from processes that the tasks have forked.
-        start, end = CapturedEvents(tmp_path / "lineage").of("pin")[:2]
+        # Events of OpenLineage come from processes that the tasks fork, the last one after their end.
+        lineage = CapturedEvents(tmp_path / "lineage")
+        stack.wait("the lineage", lambda: len(lineage.of("pin")) > 1)
+        start, end = lineage.of("pin")[:2]
         assert (start["type"], end["type"]) == ("START", "COMPLETE")
         (pinned,) = end["inputs"]
         assert pinned["name"] == str(table)

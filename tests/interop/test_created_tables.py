@@ -27,6 +27,7 @@ from airflow_delta.engine.model.schema import (
     StructField,
     StructType,
 )
+from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
 from tests.interop.data_files import row_of, write_row
 from tests.log_builder import commit_path
@@ -164,6 +165,24 @@ ENFORCED = {
 UNREAD_BY_DELTALAKE = {"typeWidening", "vacuumProtocolCheck"}
 
 
+IN_SHORT = [
+    "plain",
+    "not null",
+    "invariants",
+    "generatedColumns",
+    "identityColumns",
+    "allowColumnDefaults",
+    "column mapping by id, clustered",
+    "timestampNtz",
+    "icebergCompatV1",
+    "icebergCompatV2",
+    "typeWidening",
+    "vacuumProtocolCheck",
+    "everything at once",
+]
+"""The features of the others are in the last one."""
+
+
 @pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -195,6 +214,7 @@ def kinds(root: Path, version: int) -> set[str]:
     return {kind for line in lines for kind in json.loads(line)}
 
 
+@pytest.mark.parametrize("case", deep_but_for(CASES, *IN_SHORT))
 def test_delta_spark_sees_what_was_made_and_adds_only_rows_and_so_do_we_after_it(
     tmp_path: Path, case: str, delta_spark: DeltaSpark
 ) -> None:

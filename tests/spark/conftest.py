@@ -19,6 +19,8 @@ SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Else each call that makes a column asks the JVM several times, to say in errors where it was.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # A zone with daylight saving time, unlike UTC: what depends on the session's zone shall show.
     "spark.sql.session.timeZone": "America/New_York",
 }

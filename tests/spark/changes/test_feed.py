@@ -19,6 +19,7 @@ from airflow_delta.spark import read_changes, write
 from airflow_delta.spark.changes import feed as changes_feed
 from airflow_delta.spark.changes.feed import append_changes
 from airflow_delta.spark.writer.write import write_table
+from tests.deep import deep_but_for
 from tests.spark.conftest import bag, rows_of
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def test_what_a_killed_run_has_left_is_not_told_twice(
 
 
 @pytest.mark.parametrize(("mine", "others"), [((0, 2), (0, 2)), ((0, 1), (0, 2)), ((0, 2), (0, 1))])
-@pytest.mark.parametrize("moved", [0, 1])
+@pytest.mark.parametrize("moved", deep_but_for([0, 1], 1))
 def test_two_runs_at_a_time_double_nothing_and_lose_nothing(
     spark: SparkSession,
     table: str,

@@ -28,14 +28,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture
-def source(spark: SparkSession, tmp_path: Path) -> str:
-    """A table of three versions with ids 0, then 0 to 1, then 0 to 2; partitioned by ``p``."""
-    table = str(tmp_path / "source")
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table that each test has a copy of."""
+    table = tmp_path_factory.mktemp("written") / "source"
     for number in range(3):
         row = spark.range(number, number + 1).selectExpr("id", "'x y' AS p")
-        write(row.coalesce(1), table, partition_by=["p"])
+        write(row.coalesce(1), str(table), partition_by=["p"])
     return table
+
+
+@pytest.fixture
+def source(written: Path, tmp_path: Path) -> str:
+    """A table of three versions with ids 0, then 0 to 1, then 0 to 2; partitioned by ``p``."""
+    return str(shutil.copytree(written, tmp_path / "source"))
 
 
 def ids(spark: SparkSession, target: Path) -> list[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,15 +108,34 @@ IN_SHORT = {
 }
 
 
+@pytest.fixture(scope="module")
+def copy_table(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, Path], None]:
+    """A function that copies a table of ten rows, of one of `TABLES`, into an empty folder."""
+
+    @cache
+    def written(kind: str) -> Path:
+        path = tmp_path_factory.mktemp("table") / "t"
+        rows = spark.sql("SELECT id, 0 AS v FROM range(10)").coalesce(1)
+        properties = {"delta.enableChangeDataFeed": "true", **TABLES[kind]}
+        write(rows, str(path), properties=properties)
+        return path
+
+    return lambda kind, to: shutil.copytree(written(kind), to, dirs_exist_ok=True)
+
+
 @pytest.mark.parametrize("case", deep_but_for(CASES, *IN_SHORT), ids=lambda case: ", ".join(case))
 def test_a_change_that_stops_leaves_nothing_and_a_retry_makes_it_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, str]
+    spark: SparkSession,
+    copy_table: Callable[[str, Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[str, str, str],
 ) -> None:
     name, kind, step = case
     change, new, changes = CHANGES[name]
-    properties = {"delta.enableChangeDataFeed": "true", **TABLES[kind]}
-    rows = spark.sql("SELECT id, 0 AS v FROM range(10)").coalesce(1)
-    write(rows, str(tmp_path), properties=properties)
+    copy_table(kind, tmp_path)
     files = all_files(tmp_path)
     owner, function, is_after = STEPS[step]
     with monkeypatch.context() as patch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -119,16 +120,22 @@ def _check_statistics(files: pa.Table, rows: list[dict[str, Any]]) -> None:
 # Tables of two files, of which others want something meanwhile.
 
 
-@pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> DeltaTable:
-    """Rows 1 and 2 in one file, 3 and 4 in another."""
-    root = str(tmp_path / "t")
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table that each test has a copy of."""
+    root = tmp_path_factory.mktemp("written") / "t"
     for ids in ([1, 2], [3, 4]):
         rows = spark.createDataFrame(
             [(n, None if n == 2 else f"{n}") for n in ids], "id INT, t STRING"
         )
-        write(rows.coalesce(1), root, mode="append")
-    return DeltaTable(root)
+        write(rows.coalesce(1), str(root), mode="append")
+    return root
+
+
+@pytest.fixture
+def table(written: Path, tmp_path: Path) -> DeltaTable:
+    """Rows 1 and 2 in one file, 3 and 4 in another."""
+    return DeltaTable(str(shutil.copytree(written, tmp_path / "t")))
 
 
 def ids(spark: SparkSession, table: DeltaTable) -> list[int]:

@@ -166,9 +166,16 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", deep_but_for(CASES, *CASES.keys() - {"partitions", "mapping by id", "iceberg 1"})
-)
+IN_SHORT = [
+    "not null and check constraints",
+    "lengths, defaults and statistics of few columns",
+    "row tracking, deletion vectors, in-commit timestamps, change data feed, clustering",
+    "iceberg 2",
+]
+"""Partitions and mapped columns are in them as well."""
+
+
+@pytest.mark.parametrize("name", deep_but_for(CASES, *IN_SHORT))
 def test_both_engines_write_alike_and_go_on_with_each_others_table(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path, name: str
 ) -> None:
@@ -184,7 +191,8 @@ def test_both_engines_write_alike_and_go_on_with_each_others_table(
             rows = inserted(columns, values)
             delta_spark.sql(f"INSERT INTO delta.`{theirs}` ({columns}) {rows}")
             write(spark.sql(rows), str(mine))
-        for columns, values in case.refused:
+        # Each engine refuses them in the table that the other one has written to.
+        for columns, values in case.refused if mine == its else ():
             rows = inserted(columns, values)
             version = DeltaTable(str(mine)).latest_version()
             with pytest.raises(DeltaSparkError):
@@ -223,7 +231,7 @@ def test_generated_columns(spark: SparkSession, delta_spark: DeltaSpark, tmp_pat
             rows = inserted(columns, values)
             delta_spark.sql(f"INSERT INTO delta.`{theirs}` ({columns}) {rows}")
             write(spark.sql(rows), str(mine))
-        for columns, values in refused:
+        for columns, values in refused if mine == its else ():
             rows = inserted(columns, values)
             with pytest.raises(DeltaSparkError):
                 delta_spark.sql(f"INSERT INTO delta.`{theirs}` ({columns}) {rows}")

@@ -30,11 +30,18 @@ def make(spark: SparkSession, table: Path, rows: str, **arguments: Any) -> None:
     write(spark.sql(rows).coalesce(1), str(table), **arguments)
 
 
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table that each test has a copy of."""
+    table = tmp_path_factory.mktemp("written")
+    make(spark, table, "SELECT id, 0 AS v FROM range(10)")
+    return table
+
+
 @pytest.fixture
-def numbers(spark: SparkSession, tmp_path: Path) -> Path:
+def numbers(written: Path, tmp_path: Path) -> Path:
     """A table with the ids 0 to 9, all of whose values are 0."""
-    make(spark, tmp_path, "SELECT id, 0 AS v FROM range(10)")
-    return tmp_path
+    return Path(shutil.copytree(written, tmp_path, dirs_exist_ok=True))
 
 
 def values_in(spark: SparkSession, table: Path) -> dict[int, int]:

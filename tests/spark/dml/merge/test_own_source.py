@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-@pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> str:
-    path = str(tmp_path / "t")
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table that each test has a copy of."""
+    path = tmp_path_factory.mktemp("written") / "t"
     rows = spark.sql("SELECT * FROM VALUES (1, 'a', 1), (2, 'b', 2) AS t(id, p, v)")
-    write(rows, path, partition_by=["p"])
+    write(rows, str(path), partition_by=["p"])
     return path
+
+
+@pytest.fixture
+def table(written: Path, tmp_path: Path) -> str:
+    return str(shutil.copytree(written, tmp_path / "t"))
 
 
 def double(spark: SparkSession, table: str, source: DataFrame) -> Any:
