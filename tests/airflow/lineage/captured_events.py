@@ -34,6 +34,12 @@ class CapturedEvents:
             if event["job"]["name"].rpartition(".")[2] == task_id
         ]
 
+    def inputs(self, task_id: str, kind: str) -> list[dict[str, Any]]:
+        """The inputs in all events of one type of a task."""
+        return [
+            read for event in self.of(task_id) if event["type"] == kind for read in event["inputs"]
+        ]
+
     @property
     def text(self) -> str:
         """All of it."""

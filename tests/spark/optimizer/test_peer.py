@@ -28,7 +28,7 @@ READ = "SELECT *, _metadata.row_id AS i, _metadata.row_commit_version AS v FROM 
 
 @pytest.mark.parametrize(
     ("mode", "layout"),
-    [("name", "PARTITIONED BY (p)"), ("id", "CLUSTER BY (id, s.`x y`)"), ("none", "")],
+    [("name", "PARTITIONED BY (p)"), ("id", "CLUSTER BY (id, s.xy)"), ("none", "")],
 )
 def test_delta_spark_goes_on_after_us(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path, mode: str, layout: str
@@ -47,7 +47,7 @@ def test_delta_spark_goes_on_after_us(
 
     def insert(first: int) -> None:
         sql(
-            f"INSERT INTO T! SELECT CAST(id AS INT), named_struct('x y', concat('é', id % 7)), id / 3, "
+            f"INSERT INTO T! SELECT CAST(id AS INT), named_struct('xy', concat('é', id % 7)), id / 3, "
             f"elt(1 + id % 3, NULL, 'a%20=b/c', 'é') FROM range({first}, {first + 40}, 1, 2)"
         )
 
@@ -55,7 +55,7 @@ def test_delta_spark_goes_on_after_us(
         f"'{name}'='{value}'"
         for name, value in {**PROPERTIES, "delta.columnMapping.mode": mode}.items()
     )
-    columns = "id INT, s STRUCT<`x y`: STRING>, d DOUBLE, p STRING"
+    columns = "id INT, s STRUCT<xy: STRING>, d DOUBLE, p STRING"
     sql(f"CREATE TABLE T! ({columns}) USING delta {layout} TBLPROPERTIES ({told})")
     insert(0)
     insert(40)
