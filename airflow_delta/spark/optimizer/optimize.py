@@ -110,6 +110,16 @@ def optimize(
     return commit_rounds(table.transaction, snapshot, plan, rounds, new_files)
 
 
+_READ_SETTINGS = {
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+}
+"""Spark's defaults. Other values would change rows as they are read, and they would be written so."""
+
+
 def _own_session(spark: SparkSession) -> SparkSession:
     """A session with the settings of another, and those for data files: others aren't disturbed."""
     session = spark.newSession()
@@ -118,6 +128,7 @@ def _own_session(spark: SparkSession) -> SparkSession:
         **WRITE_SETTINGS,
         # A bin becomes one file.
         "spark.sql.files.maxRecordsPerFile": "0",
+        **_READ_SETTINGS,
     }
     known = session.conf.getAll
     for name, value in settings.items():

@@ -124,7 +124,7 @@ def _contrary(spark: SparkSession, condition: Tree) -> Tree:
             joined = expressions.And if form == "And" else expressions.Or
             parts = map(expressions.Not, operands(condition.child(), form))
             return reduce(joined, [_contrary(spark, part) for part in parts])
-        case "Between":
+        case "Between" if _is_of_one_type(condition):
             tested = condition.input()
             least = expressions.GreaterThanOrEqual(tested, condition.lower())
             most = expressions.LessThanOrEqual(tested, condition.upper())
@@ -133,6 +133,17 @@ def _contrary(spark: SparkSession, condition: Tree) -> Tree:
             return expressions.Or(expressions.Not(condition), _is_null(spark, condition))
         case _:
             return expressions.Literal.TrueLiteral()
+
+
+def _is_of_one_type(between: Tree) -> bool:
+    """Whether a ``BETWEEN`` compares a column with two constants of its type.
+
+    The analyser converts types in the replacement of a ``BETWEEN`` only, not in its operands.
+    """
+    tested, bounds = between.input(), (between.lower(), between.upper())
+    return kind(tested) == "AttributeReference" and all(
+        kind(bound) == "Literal" and bound.dataType().equals(tested.dataType()) for bound in bounds
+    )
 
 
 def _is_null(spark: SparkSession, part: Tree) -> Tree:

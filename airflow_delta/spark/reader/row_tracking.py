@@ -20,7 +20,7 @@ from airflow_delta.engine import Snapshot
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.spark.reader.file_rows import FILE_ROW_INDEX, Facts, stored_column
 
-__all__ = ["ROW_COMMIT_VERSION", "ROW_ID", "TrackedRows", "tracked_rows"]
+__all__ = ["ROW_COMMIT_VERSION", "ROW_ID", "TrackedRows", "check_tracked", "tracked_rows"]
 
 ROW_ID = "_row_id"
 """The column with a row's stable id."""
@@ -60,17 +60,7 @@ class TrackedRows:
         Raises:
             InvalidTableError: a file lacks one of them.
         """
-        for name in _DEFAULTS:
-            missing = adds.filter(adds[name].is_null())
-            if missing.num_rows:
-                path = missing["path"][0].as_py()
-                raise InvalidTableError(
-                    f"the file {path!r} has no {name}, and delta.enableRowTracking is true: its writer "
-                    "broke the protocol; set the property to false, and to true again once all files "
-                    "have ids",
-                    table=self.table,
-                    path=path,
-                )
+        check_tracked(adds, table=self.table)
         return {name: (T.LongType(), adds[name]) for name in _DEFAULTS}
 
     def columns(self) -> list[Column]:
@@ -82,6 +72,29 @@ class TrackedRows:
         if self.row_commit_version_column:
             version = F.coalesce(stored_column(self.row_commit_version_column), version)
         return [row_id.alias(ROW_ID), version.alias(ROW_COMMIT_VERSION)]
+
+
+def check_tracked(adds: pa.Table, *, table: str) -> None:
+    """Make sure that files have what row ids and commit versions are computed from.
+
+    Args:
+        adds: the files of a table with row tracking, with ``baseRowId`` and ``defaultRowCommitVersion``.
+        table: the table's location, for errors.
+
+    Raises:
+        InvalidTableError: a file lacks one of them.
+    """
+    for name in _DEFAULTS:
+        missing = adds.filter(adds[name].is_null())
+        if missing.num_rows:
+            path = missing["path"][0].as_py()
+            raise InvalidTableError(
+                f"the file {path!r} has no {name}, and delta.enableRowTracking is true: its writer "
+                "broke the protocol; set the property to false, and to true again once all files "
+                "have ids",
+                table=table,
+                path=path,
+            )
 
 
 def tracked_rows(snapshot: Snapshot) -> TrackedRows:

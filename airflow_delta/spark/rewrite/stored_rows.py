@@ -41,6 +41,7 @@ from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark.reader.columns import file_schema, spark_schema
 from airflow_delta.spark.reader.file_partitions import partition_facts
 from airflow_delta.spark.reader.file_rows import FILE_ROW_INDEX, Facts, stored_column
+from airflow_delta.spark.reader.row_tracking import check_tracked
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.writer.layout import (
     nested_field_ids,
@@ -171,6 +172,7 @@ class StoredRows:
 
         Raises:
             UnsupportedFeatureError: Spark can't read a file because of its name.
+            InvalidTableError: the table has row tracking, and a file has no row ids.
             DeltaError: a deletion vector can't be read.
         """
         layout, snapshot = self.layout, self._snapshot
@@ -190,6 +192,7 @@ class StoredRows:
         ]
         read = layout.read
         if layout.hidden:
+            check_tracked(adds, table=snapshot.table)
             read = T.StructType(
                 [*read.fields, *(T.StructField(name, T.LongType()) for name in layout.hidden)]
             )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.errors import InvalidArgumentError, StorageError
+from airflow_delta.engine import AddFile, DeltaTable
+from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError, StorageError
 from airflow_delta.engine.maintenance.optimize.execution import OptimizeResult
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.spark import delete, optimize, write
@@ -247,3 +250,72 @@ def test_wrong_arguments_are_those_of_the_engine(spark: SparkSession, tmp_path: 
     made = random_table(tmp_path / "t", 1, num_files=1)
     with pytest.raises(InvalidArgumentError, match="min_file_size=9 is more than"):
         optimize(spark, str(made.path), min_file_size=9, max_file_size=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.sql.caseSensitive", "true"),
+        ("spark.sql.parquet.int96TimestampConversion", "true"),
+        ("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY"),
+        ("spark.sql.parquet.int96RebaseModeInRead", "LEGACY"),
+    ],
+)
+def test_settings_for_reading_change_no_rows(
+    spark: SparkSession, interpreted: None, tmp_path: Path, name: str, value: str
+) -> None:
+    """The files have the column in another case, old dates, and times as INT96."""
+    utc = dt.timezone.utc
+    rows = {
+        "ID": [1, 2],
+        "day": [dt.date(1000, 1, 1), None],
+        "at": pa.array([dt.datetime(1000, 1, 1, 12, tzinfo=utc)] * 2, pa.timestamp("us", "UTC")),
+    }
+    schema = "id long, day date, at timestamp"
+    table = foreign_files(spark, tmp_path, schema, pa.table(rows))
+    before = table.snapshot().to_arrow().to_pylist()
+    spark.conf.set(name, value)
+    try:
+        assert optimize(spark, str(tmp_path)).num_removed == 2
+    finally:
+        spark.conf.unset(name)
+    assert bag(table.snapshot().to_arrow().to_pylist()) == bag(before)
+
+
+def test_files_without_row_ids_are_refused(
+    spark: SparkSession, interpreted: None, tmp_path: Path
+) -> None:
+    tracked = {"delta.enableRowTracking": "true"}
+    table = foreign_files(spark, tmp_path, "id long", pa.table({"id": [1, 2]}), tracked)
+    for commit in (tmp_path / "_delta_log").glob("*1.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            action.get("add", {}).pop("baseRowId", None)
+        commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    with pytest.raises(InvalidTableError, match="has no baseRowId"):
+        optimize(spark, str(tmp_path))
+    assert table.latest_version() == 1
+
+
+def foreign_files(
+    spark: SparkSession,
+    path: Path,
+    schema: str,
+    rows: pa.Table,
+    properties: dict[str, str] | None = None,
+) -> DeltaTable:
+    """A table with two equal files of another writer."""
+    write(spark.createDataFrame([], schema), str(path), properties=properties)
+    transaction = DeltaTable(str(path)).transaction("WRITE", enforces=["rowTracking"])
+    for name in ("a.parquet", "b.parquet"):
+        pq.write_table(rows, path / name, use_deprecated_int96_timestamps=True)
+        size = (path / name).stat().st_size
+        transaction.add_files(
+            [
+                AddFile(
+                    name, {}, size, 0, data_change=True, stats=json.dumps({"numRecords": len(rows)})
+                )
+            ]
+        )
+    transaction.commit()
+    return DeltaTable(str(path))

@@ -88,7 +88,8 @@ CONDITIONS = {
 WHOLE = {
     "id > 35": 2,
     "NOT (id > 35)": 3,
-    "id < 10 OR id BETWEEN 30 AND 45": 2,
+    "id < 10 OR id BETWEEN 30L AND 45L": 2,
+    "id BETWEEN 30 AND 39": 0,
     "id < 10 OR (id >= 30 AND (id < 40 OR p = 'q1'))": 3,
     "(id < 10 OR p = 'q1') AND id < 40": 2,
     "NOT (id >= 10 AND p <> 'q1')": 3,
@@ -106,6 +107,18 @@ WHOLE = {
     "id = 1 OR true": 6,
     "id <> 17": 5,
 }
+
+# Spark converts the operands of these to one type, and then compares them.
+CONVERTED = (
+    "5 BETWEEN 1.5 AND id",
+    "5 BETWEEN '1' AND id",
+    "5 BETWEEN 6L AND id",
+    "small BETWEEN 1 AND 3L",
+    "day BETWEEN '2024-01-01' AND '2024-03-31'",
+    "date'2024-01-05' BETWEEN '2024-01-01' AND day",
+    "timestamp'2024-01-01 00:00:00' BETWEEN timestamp_ntz'2024-01-01 03:00:00' AND at",
+    "'b' BETWEEN 'C' COLLATE UTF8_LCASE AND word",
+)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +182,7 @@ def test_the_files_that_are_left(spark: SparkSession, table: str) -> None:
 
 def test_the_files_of_which_all_rows_match(spark: SparkSession, table: str) -> None:
     data = spark.createDataFrame(pa.concat_tables(rows_of_file(number) for number in range(FILES)))
-    conditions = [*CONDITIONS, *WHOLE]
+    conditions = [*CONDITIONS, *WHOLE, *CONVERTED]
     answers = [F.expr(c).alias(str(i)) for i, c in enumerate(conditions) if "SELECT" not in c]
     found = data.select("id", *answers).toArrow()
     snapshot = DeltaTable(table).snapshot()
