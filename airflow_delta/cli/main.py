@@ -58,6 +58,12 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
         sys.stdout.flush()
     except click.exceptions.Exit as ended:
         raise SystemExit(ended.exit_code) from None
+    except click.exceptions.NoArgsIsHelpError as wrong:
+        if as_json:
+            print_usage_error("", "a subcommand is missing; see --help", as_json=True)
+        else:
+            print(wrong.format_message(), file=sys.stderr)
+        raise SystemExit(_WRONG_COMMAND_LINE) from None
     except click.UsageError as wrong:
         usage = "" if wrong.ctx is None else wrong.ctx.get_usage()
         print_usage_error(usage, wrong.format_message(), as_json=as_json)

@@ -6,6 +6,7 @@ Rows are read and written batch by batch, so memory stays bounded.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -48,6 +49,7 @@ _SUFFIXES = {
 _MOST_SHOWN = 1_000
 """The most rows of a table for people, unless ``--limit`` says otherwise."""
 _BATCH = 65_536
+_LEAST_BATCH = 1_024
 
 
 @subcommand(
@@ -107,9 +109,9 @@ def scan(
     names = [".".join(parts) for parts in listed_columns(columns, "--columns")]
     snapshot = target.open().snapshot(version=version, timestamp=timestamp)
     most = _MOST_SHOWN if name == "table" and limit is None else limit
-    rows = snapshot.scan(names or None, where, batch_size=min(most or _BATCH, _BATCH))
+    rows = snapshot.scan(names or None, where, batch_size=_batch_size(most, where))
     if output is None:
-        first = _First(rows, most)
+        first = _First(rows, most, looks_further=limit is None)
         print_rows(name, rows.schema, first)
         if limit is None and first.has_more:
             print_note(f"only the first {most:,} rows are shown; see --limit and --output")
@@ -127,19 +129,25 @@ def scan(
     print_report(target.uri, report, as_json=as_json)
 
 
+def _batch_size(most: int | None, where: str | None) -> int:
+    """The rows of a batch: few if few are wanted, but many if most of them may be filtered out."""
+    return _BATCH if most is None or where is not None else max(_LEAST_BATCH, min(most, _BATCH))
+
+
 class _First:
     """The first rows of a scan, as batches.
 
     Args:
         scan: the scan.
         most: the most rows; None for all.
+        looks_further: whether the scan goes on after these rows, until it has found one more or has ended.
 
     Attributes:
         has_more: whether rows were left out, once all batches were taken.
     """
 
-    def __init__(self, scan: Scan, most: int | None) -> None:
-        self._scan, self._most = scan, most
+    def __init__(self, scan: Scan, most: int | None, *, looks_further: bool = False) -> None:
+        self._scan, self._most, self._looks_further = scan, most, looks_further
         self.has_more = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -159,7 +167,7 @@ class _First:
                 taken = batch.slice(0, left)
                 left -= taken.num_rows
                 yield taken
-                if self.has_more:
+                if self.has_more or (left == 0 and not self._looks_further):
                     return
 
 
@@ -210,6 +218,11 @@ def _write(
 
     if output.exists() and not overwrite:
         raise InvalidArgumentError(f"--output: {output} exists; replace it with --overwrite")
+    if output.exists() and not output.is_file():
+        raise InvalidArgumentError(
+            f"--output: {output} is no regular file; write to standard output"
+        )
+    output = output.resolve()  # The file, not the link to it, is replaced.
     part = output.with_name(f".{output.name}.{os.getpid()}.part")
     count = 0
     try:
@@ -218,6 +231,8 @@ def _write(
                 write(batch)
                 count += batch.num_rows
                 advance(batch.num_rows)
+        if output.exists():
+            shutil.copymode(output, part)
         part.replace(output)
     except OSError as error:
         raise InvalidArgumentError(f"--output: {output} can't be written: {error}") from error

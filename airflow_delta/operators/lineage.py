@@ -19,6 +19,7 @@ from airflow_delta.hooks.lineage.datasets import Lineage
 from airflow_delta.operators.lineage_rules import Result, reads_table
 from airflow_delta.version_compat import (
     AirflowSkipException,
+    AirflowTaskTimeout,
     BaseOperator,
     is_openlineage_enabled,
 )
@@ -94,7 +95,7 @@ def _collect(task: LineageTask, find: Callable[[LineageTask], Lineage]) -> Linea
             return None
         found = find(task)
         return TableColumns(task.hook()).add(found)
-    except Exception:  # Whatever it is, the work of the task is done.
+    except (Exception, AirflowTaskTimeout):  # Whatever it is, the work of the task is done.
         task.log.warning(
             "the lineage of the task is incomplete; this doesn't change its result", exc_info=True
         )

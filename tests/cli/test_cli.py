@@ -208,3 +208,11 @@ def test_the_command_needs_neither_airflow_nor_spark(sales: Path) -> None:
         subprocess.run(
             [sys.executable, "-c", code, verb, table], check=True, stdout=subprocess.DEVNULL
         )
+
+
+def test_without_a_subcommand_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Usage: airflow-delta")
+    assert any(line.split()[:1] == ["vacuum"] for line in lines)

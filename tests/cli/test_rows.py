@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.cli.main import main
-from airflow_delta.engine import DeltaTable
+from airflow_delta.engine import DeltaTable, Snapshot
 from tests.row_tables import bag, random_table
 
 EVIL = "b\x1b[2J\nERROR forged"
@@ -176,3 +178,46 @@ def test_only_the_first_rows_are_shown(
     assert main(["scan", table, "--limit", "5"]) == 0
     captured = capsys.readouterr()
     assert (len(captured.out.splitlines()), captured.err) == (6, "")
+
+
+@pytest.mark.parametrize("where", [[], ["--where", "id >= 0"]])
+def test_no_file_is_opened_after_the_last_wanted_row(
+    table: str,
+    where: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[int] = []
+
+    class Counted:
+        def __init__(self, scan: Any) -> None:
+            self._scan, self.schema = scan, scan.schema
+
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            for batch in self._scan:
+                taken.append(batch.num_rows)
+                yield batch
+
+    scan = Snapshot.scan
+    monkeypatch.setattr(Snapshot, "scan", lambda *given, **named: Counted(scan(*given, **named)))
+    first = next(iter(DeltaTable(table).snapshot().scan())).num_rows
+    taken.clear()
+    assert len(objects(capsys, "scan", table, "--limit", str(first), *where)) == first
+    assert len(taken) == 1
+
+
+def test_only_a_file_is_replaced(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe, kept, link = tmp_path / "pipe.csv", tmp_path / "kept.csv", tmp_path / "link.csv"
+    os.mkfifo(pipe)
+    assert main(["scan", table, "-o", str(pipe), "--overwrite"]) == 1
+    assert "no regular file" in capsys.readouterr().err
+    assert pipe.is_fifo()
+    kept.write_text("old")
+    kept.chmod(0o600)
+    link.symlink_to(kept)
+    assert main(["scan", table, "-o", str(link), "--overwrite"]) == 0
+    assert link.is_symlink()
+    assert len(read(kept, "csv")) == 5
+    assert kept.stat().st_mode & 0o777 == 0o600

@@ -20,7 +20,7 @@ StateChange: TypeAlias = Literal["ALTER", "CREATE", "DROP", "OVERWRITE", "TRUNCA
 """The lifecycle changes of OpenLineage that tasks make."""
 
 _URI = re.compile(r"([A-Za-z][\w+.-]+)://([^/]*)/*(.*)", re.DOTALL)
-_OBJECT_STORES = ("s3", "gs", "abfss")
+_OBJECT_STORES = ("s3", "gs", "abfss", "wasb", "wasbs")
 _WEB = ("http", "https")
 
 
@@ -105,8 +105,12 @@ def dataset_name(uri: str) -> tuple[str, str]:
     scheme, authority, path = match.groups()
     if scheme == "file":
         return (f"file://{authority}" if authority else "file"), f"/{unquote(path)}"
-    if scheme in _OBJECT_STORES:
-        return f"{scheme}://{authority}", path or "/"
     if scheme in _WEB:
         path = re.split(r"[?#]", path, maxsplit=1)[0]
+    # The key of an object may have a question mark; a signature is no part of it.
+    path = re.split(r"\?(?=[\w.-]+=)", path, maxsplit=1)[0]
+    if scheme in _OBJECT_STORES:
+        # In Azure's locations the container is in front of the account.
+        container, at, host = authority.rpartition("@")
+        return f"{scheme}://{container.partition(':')[0]}{at}{host}", path or "/"
     return f"{scheme}://{authority.rpartition('@')[2]}", f"/{path}"

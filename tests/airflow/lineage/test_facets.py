@@ -51,6 +51,16 @@ def test_names_are_those_of_the_client(uri: str, kind: str, parts: tuple[str, ..
     [
         ("https://user@host/sales?token=secret#part", ("https://host", "/sales")),
         ("s3://lake", ("s3://lake", "/")),
+        ("s3://lake/what?/x", ("s3://lake", "what?/x")),
+        ("gs://lake/sales?X-Goog-Signature=secret", ("gs://lake", "sales")),
+        (
+            "abfss://box:secret@shop.dfs.core.windows.net/sales",
+            ("abfss://box@shop.dfs.core.windows.net", "sales"),
+        ),
+        (
+            "wasbs://box@shop.blob.core.windows.net/sales",
+            ("wasbs://box@shop.blob.core.windows.net", "sales"),
+        ),
         ("sftp://user@host:22/data", ("sftp://host:22", "/data")),
     ],
 )

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_delta.hooks.lineage.datasets import Lineage, LineageDataset, WrittenData
-from airflow_delta.operators.lineage import LineageTask
+from airflow_delta.operators.lineage import LineageTask, with_lineage
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.provider import get_provider_info
+from airflow_delta.version_compat import AirflowTaskTimeout
 
 SALES, COPY, OTHER = "s3://lake/sales", "s3://lake/copy", "s3://lake/orders"
 SPARK = {"spark_conn_id": "spark"}
@@ -295,3 +296,21 @@ def test_every_operator_collects_its_datasets(name: str) -> None:
         files.append(method.__code__.co_filename)
         method = getattr(method, "__wrapped__", None)
     assert any(file.endswith("airflow_delta/operators/lineage.py") for file in files)
+
+
+@pytest.mark.parametrize("failure", [AirflowTaskTimeout("late"), OSError("down")])
+def test_what_fails_to_be_collected_fails_no_task(
+    failure: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task may have committed, and the store is read once more."""
+
+    def fail(*_: Any) -> Any:
+        raise failure
+
+    monkeypatch.setattr("airflow_delta.operators.lineage.is_openlineage_enabled", lambda: True)
+    monkeypatch.setattr("airflow_delta.hooks.lineage.columns.TableColumns.add", fail)
+    task = CLASSES["VacuumOperator"](task_id="task", table_uri=SALES)
+    result = {"table_uri": SALES, "version": 3}
+    assert with_lineage(lambda _: result)(task) == result
+    assert task._lineage is not None
+    assert task._lineage.inputs
