@@ -168,10 +168,10 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
 
 
 async def _in_time(look: Awaitable[Any]) -> Any:
-    try:
-        return await asyncio.wait_for(look, _LOOK_SECONDS)
-    except asyncio.TimeoutError:
-        raise TimeoutError(f"the store hasn't answered for {_LOOK_SECONDS:.0f} seconds") from None
+    task = asyncio.ensure_future(look)
+    if not await shared_pace.wait_or_cancel(task, _LOOK_SECONDS):
+        raise TimeoutError(f"the store hasn't answered for {_LOOK_SECONDS:.0f} seconds")
+    return task.result()
 
 
 def _check(

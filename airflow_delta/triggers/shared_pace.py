@@ -10,8 +10,9 @@ import asyncio
 import random
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-__all__ = ["intervals_of", "pause_seconds", "sleep_until_due", "subscribed"]
+__all__ = ["intervals_of", "pause_seconds", "sleep_until_due", "subscribed", "wait_or_cancel"]
 
 _LONGEST_PAUSE_SECONDS = 900.0
 
@@ -64,10 +65,24 @@ async def sleep_until_due(key: Hashable, seconds: float) -> None:
         await asyncio.sleep(seconds)
         return
     pace.joined.clear()
+    await wait_or_cancel(asyncio.ensure_future(pace.joined.wait()), seconds)
+
+
+async def wait_or_cancel(task: asyncio.Future[Any], seconds: float) -> bool:
+    """Wait for a task, and cancel it if it takes too long, or if the caller is cancelled.
+
+    `asyncio.wait_for` before Python 3.12 doesn't notice that the caller is cancelled just when the task
+    ends: a trigger that the triggerer has cancelled would go on.
+
+    :param task: the task.
+    :param seconds: how long it may take.
+    :returns: whether it has ended.
+    """
     try:
-        await asyncio.wait_for(pace.joined.wait(), seconds)
-    except asyncio.TimeoutError:
-        return
+        ended, _ = await asyncio.wait({task}, timeout=seconds)
+    finally:
+        task.cancel()
+    return bool(ended)
 
 
 def pause_seconds(interval: float, failures: int) -> float:

@@ -360,3 +360,16 @@ def test_wrong_arguments_are_errors_of_the_dag(arguments: dict[str, Any], reason
     with pytest.raises(ArgumentError, match=reason) as refused:
         DeltaTableVersionTrigger(**{"table_uri": "s3://lake/t", **arguments})
     assert "secret" not in str(refused.value)
+
+
+def test_a_cancelled_watcher_ends_also_when_its_check_just_did() -> None:
+    async def watch() -> None:
+        loop = asyncio.get_running_loop()
+        look: asyncio.Future[int] = loop.create_future()
+        checking = asyncio.ensure_future(new_versions._in_time(look))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        look.set_result(1)
+        await cancel(checking)
+
+    asyncio.run(watch())
