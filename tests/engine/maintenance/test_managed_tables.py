@@ -143,7 +143,7 @@ def test_what_is_not_backfilled_is_refused(
     before = table.files()
     with pytest.raises(
         NotBackfilledError,
-        match=rf"up to version {version} yet.*_commits/0+{version}\..*'owner-1'.*"
+        match=rf"up to version {version} yet.*'owner-1'.*_commits/0+{version}\..*"
         r"newest backfilled version is 7\. Set backfill_first=True",
     ) as caught:
         work(table, version)
