@@ -1,7 +1,7 @@
 """The arguments and options that subcommands share, and the classes of the command.
 
-A message about a wrong command line never quotes a storage option or a superfluous argument, because it may
-be a secret.
+A message about a wrong command line never quotes the value of a storage option or a superfluous argument,
+because it may be a secret. Unknown options and wrong values of other options are quoted, by click.
 """
 
 from __future__ import annotations

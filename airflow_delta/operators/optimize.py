@@ -33,7 +33,7 @@ _SPARK = "spark_default"
 _ENGINES = ("auto", "local", "spark")
 
 _SPARK_THRESHOLD_BYTES = 32 << 30
-"""What a worker rewrites in some minutes."""
+"""A choice, not a measured limit: from here on the start of a Spark job should be worth it."""
 
 
 class OptimizeOperator(TableTask):

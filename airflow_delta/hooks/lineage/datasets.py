@@ -92,8 +92,8 @@ def dataset_name(uri: str) -> tuple[str, str]:
     """The namespace and the name of a dataset, by OpenLineage's naming conventions.
 
     ``s3a://lake/sales/`` is ``sales`` in ``s3://lake``, ``/data/sales`` is ``/data/sales`` in ``file``. No
-    credentials are part of it: neither the connection in front of a bucket, nor a user, nor the query of a
-    web address.
+    credentials are part of it: neither the connection in front of a bucket, nor a user, nor a query, which
+    may be a signature.
 
     :param uri: the path or URI of the dataset.
     :raises AirflowFailException: the part in front of the bucket isn't a connection id.

@@ -158,7 +158,7 @@ class SparkRowChanges:
             "committed": committed,
             "repeated": report["repeated"],
             "metrics": self._metrics(table_uri, version) if committed else {},
-            **{name: value for name, value in report.items() if name == "compaction"},
+            **({"compaction": report["compaction"]} if "compaction" in report else {}),
         }
 
     def _run(

@@ -17,8 +17,6 @@ from airflow_delta.sensors.table_version import TableVersionSensor
 from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.lineage.captured_events import capture_events
 
-pytest.importorskip("airflow.providers.openlineage")
-
 SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
 SECRET = "WJALRXUTNFEMI"
 

@@ -24,8 +24,6 @@ from tests.airflow.lineage.captured_events import plain
 from tests.airflow.run_context import context_of
 from tests.airflow.test_docs import DOCS, example
 
-pytest.importorskip("airflow.providers.openlineage")
-
 
 @pytest.mark.parametrize(
     ("uri", "kind", "parts"),
