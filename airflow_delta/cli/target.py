@@ -42,7 +42,7 @@ class Access:
     """What it takes to open a table; see the arguments of `DeltaTable`."""
 
     uri: str
-    storage_options: Mapping[str, str] = field(repr=False)
+    storage_options: Mapping[str, Any] = field(repr=False)
     commit_owners: Mapping[str, CommitOwner] | None
     allowed_outside: tuple[str, ...]
 
@@ -95,7 +95,11 @@ class Target:
         else:
             options = {**_environment_options(), **self.storage_options}
             access = Access(self.uri, options, None, self.allowed_outside)
-        hide(value for name, value in access.storage_options.items() if _SECRET.search(name))
+        hide(
+            value
+            for name, value in access.storage_options.items()
+            if isinstance(value, str) and _SECRET.search(name)
+        )
         return access
 
     def _access_by_airflow(self) -> Access:

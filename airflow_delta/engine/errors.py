@@ -37,6 +37,8 @@ because Airflow sends errors between processes::
     │   │   └── MissingFilesError          files that a version of the table needs
     │   ├── ObjectExistsError
     │   ├── NotRegularFileError            a link, a FIFO or a device is where a file should be
+    │   ├── AccessDeniedError              the store refuses the credentials
+    │   │   └── WriteDeniedError           and has written nothing; also a NothingWrittenError
     │   ├── NothingWrittenError            it failed before anything was written
     │   │   └── BucketNotFoundError        there is no such bucket or container
     │   └── UnsafeStorageError             the store lacks what a safe operation needs
@@ -52,6 +54,7 @@ from typing import Any
 from airflow_delta.engine.public_text import message_text, public_text, without_password
 
 __all__ = [
+    "AccessDeniedError",
     "BucketNotFoundError",
     "ChangesNotAvailableError",
     "CommitConflictError",
@@ -91,6 +94,7 @@ __all__ = [
     "UnsafeStorageError",
     "UnsupportedFeatureError",
     "VersionNotFoundError",
+    "WriteDeniedError",
 ]
 
 
@@ -298,6 +302,17 @@ class NotRegularFileError(StorageError):
 
 class NothingWrittenError(StorageError):
     """The store failed, and certainly has written nothing. Facts: path, operation."""
+
+
+class AccessDeniedError(StorageError):
+    """The store refuses the credentials: they are wrong or expired, or lack a permission.
+
+    Facts: path, operation.
+    """
+
+
+class WriteDeniedError(AccessDeniedError, NothingWrittenError):
+    """The store refuses the credentials for a write, and has written nothing. Facts: path, operation."""
 
 
 class BucketNotFoundError(NothingWrittenError):

@@ -38,6 +38,7 @@ from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, che
 from airflow_delta.engine.storage.checked_file import CheckedFile
 from airflow_delta.engine.storage.descent import Descent, RefusedError
 from airflow_delta.engine.storage.single_writer import drop_single_writer, is_single_writer
+from airflow_delta.engine.storage.store_arguments import CREDENTIAL_PROVIDER
 
 __all__ = ["GenericStorage", "open_generic"]
 
@@ -76,6 +77,12 @@ def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
     # The top of a file system has nothing but slashes after its scheme.
     root = uri if uri.rstrip("/").endswith(":") else uri.rstrip("/")
     arguments = drop_single_writer(options)
+    if CREDENTIAL_PROVIDER in arguments:
+        raise InvalidArgumentError(
+            f"{without_user(uri)!r}: the storage option {CREDENTIAL_PROVIDER!r} is for S3, GCS and Azure; "
+            "the file systems of fsspec take other arguments",
+            option=CREDENTIAL_PROVIDER,
+        )
     kind: type[GenericStorage] = GenericStorage
     if is_single_writer(options, uri=uri):
         from airflow_delta.engine.storage.generic_writer import GenericWriter

@@ -7,6 +7,9 @@ them completely.
 After a failed write it is unknown whether the object was written, unless obstore's message shows that it
 wasn't (`NothingWrittenError`): the store refused the first and only request (`_REFUSED`), or the failed
 request wasn't one for the object, for example because the client didn't get its credentials (`_REQUEST`).
+
+A refusal because of the credentials is an `AccessDeniedError`, in a write a `WriteDeniedError`, unless the
+function that provides the credentials has failed for another reason.
 """
 
 from __future__ import annotations
@@ -18,18 +21,24 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
 from airflow_delta.engine.errors import (
+    AccessDeniedError,
     BucketNotFoundError,
     InvalidArgumentError,
     NothingWrittenError,
     ObjectNotFoundError,
     StorageError,
     UnsafeStorageError,
+    WriteDeniedError,
 )
 from airflow_delta.engine.storage.client_settings import build_client_settings
-from airflow_delta.engine.storage.store_arguments import StoreLocation, StoreOptions
+from airflow_delta.engine.storage.store_arguments import (
+    MAX_RETRIES,
+    StoreLocation,
+    StoreOptions,
+)
 
 __all__ = ["build_store", "describe_error", "is_object_exists_error", "translate_errors"]
 
@@ -46,6 +55,15 @@ _REFUSED = re.compile(
 )
 _SAW_OBJECT = re.compile(r"status code: 412\b|<Code>BlobAlreadyExists</Code>")
 _REQUEST = re.compile(r"Error performing \w+ (\S+) in \S")
+# S3 refuses credentials that have expired with status 400.
+_EXPIRED = re.compile(
+    r"status code: 400\b.*<Code>(?:ExpiredToken|InvalidToken|TokenRefreshRequired)</Code>",
+    re.DOTALL,
+)
+# The function that provides the credentials has raised an error, so no request was sent.
+_PROVIDER = re.compile(r"\bfor path External \w+ credential provider: (\w+)(?:: )?(.*)", re.DOTALL)
+_DENIALS = (PermissionDeniedError, UnauthenticatedError)
+_DENIED = "the credentials may be wrong or expired, or lack this permission"
 # The characters that every client leaves unencoded in URLs. The paths of commits have no others.
 _PLAIN = frozenset(string.ascii_letters + string.digits + "/._-")
 
@@ -70,12 +88,16 @@ def build_store(
     Raises:
         InvalidArgumentError: the options contradict each other, or one can't be used.
     """
+    client = dict(options.client)
+    retries = client.pop(MAX_RETRIES, None)
     try:
         return store_class(
             container,
             prefix=location.prefix or None,
             config=options.store,
-            client_options=build_client_settings(options.client, variables=variables),
+            client_options=build_client_settings(client, variables=variables),
+            retry_config=None if retries is None else {"max_retries": int(retries)},
+            credential_provider=options.credential_provider,
         )
     except (BaseError, OSError, ValueError) as error:
         raise InvalidArgumentError(
@@ -100,6 +122,7 @@ def translate_errors(operation: str, path: str, *, root: str) -> Iterator[None]:
         BucketNotFoundError: the store says that there is no such bucket or container.
         UnsafeStorageError: the store is set up without conditional writes.
         InvalidArgumentError: the store can't have an object with that name.
+        AccessDeniedError: the store refuses the credentials.
         NothingWrittenError: the store refused the write, or it wasn't sent.
         StorageError: any other error.
     """
@@ -150,13 +173,34 @@ def is_object_exists_error(error: Exception) -> bool:
 def _failure(error: Exception, why: str, facts: dict[str, str]) -> StorageError:
     operation, path = facts["operation"], facts["path"]
     text = str(error)
+    is_denied = _is_denied(error, text)
+    provider = _PROVIDER.search(why)
+    if provider is not None:
+        why = provider[2] or f"the function that provides the credentials raised {provider[1]}"
+    elif is_denied:
+        why = f"{why}; {_DENIED}"
     if operation not in _WRITES:
-        kind = BucketNotFoundError if _names_container(text) else StorageError
+        kind = StorageError
+        if is_denied:
+            kind = AccessDeniedError
+        elif _names_container(text):
+            kind = BucketNotFoundError
         return kind(f"{operation} {path!r} failed: {why}", **facts)
-    if _REFUSED.search(text) or _was_for_another(text, path):
-        kind = BucketNotFoundError if _names_container(text) else NothingWrittenError
+    if provider is not None or _REFUSED.search(text) or _was_for_another(text, path):
+        kind = NothingWrittenError
+        if is_denied:
+            kind = WriteDeniedError
+        elif _names_container(text):
+            kind = BucketNotFoundError
         return kind(f"{operation} {path!r} was refused, and nothing was written: {why}", **facts)
     return StorageError(f"{operation} {path!r} failed: {why}", **facts)
+
+
+def _is_denied(error: Exception, text: str) -> bool:
+    """Whether the store has refused the credentials, or their provider says that they aren't valid."""
+    if provider := _PROVIDER.search(text):
+        return provider[1] == AccessDeniedError.__name__
+    return isinstance(error, _DENIALS) or _EXPIRED.search(text) is not None
 
 
 def _names_container(text: str) -> bool:

@@ -4,6 +4,9 @@ An option has several names: those of the vendors' environment variables, which 
 those of fsspec. The module of each store lists them; case doesn't matter. An unknown name is an error,
 because a credential that is silently ignored would be replaced by another one from the environment.
 
+The option ``credential_provider`` is a function that returns credentials, which expire and which the client
+asks for again. It takes the place of all other credentials.
+
 Values of options may be secrets, so no message contains them.
 """
 
@@ -11,8 +14,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.storage.single_writer import (
@@ -25,6 +29,8 @@ __all__ = [
     "BUCKET",
     "CLIENT_OPTIONS",
     "CONTAINER",
+    "CREDENTIAL_PROVIDER",
+    "MAX_RETRIES",
     "StoreLocation",
     "StoreOptions",
     "read_location",
@@ -36,6 +42,35 @@ _MOST_NAMED = 3
 
 OptionNames = Mapping[str, tuple[str, ...]]
 
+CREDENTIAL_PROVIDER = "credential_provider"
+"""The option with a function that returns credentials; see `StoreOptions.credential_provider`."""
+
+# obstore's names of the settings, of all stores, that are or choose credentials.
+_CREDENTIALS = frozenset(
+    {
+        "access_key_id",
+        "secret_access_key",
+        "session_token",
+        "role_arn",
+        "web_identity_token_file",
+        "service_account",
+        "service_account_key",
+        "application_credentials",
+        "bearer_token",
+        "account_key",
+        "sas_key",
+        "token",
+        "client_id",
+        "client_secret",
+        "federated_token_file",
+        "use_azure_cli",
+        "skip_signature",
+    }
+)
+
+MAX_RETRIES = "max_retries"
+"""The option with the number of times that the client repeats a request after a temporary failure."""
+
 # Settings of the HTTP client, the same for all stores: obstore's name, and the names users may use.
 CLIENT_OPTIONS: OptionNames = {
     "allow_http": ("allow_http", "aws_allow_http", "azure_allow_http", "google_allow_http"),
@@ -46,6 +81,7 @@ CLIENT_OPTIONS: OptionNames = {
     "proxy_url": ("proxy_url",),
     "proxy_ca_certificate": ("proxy_ca_certificate",),
     "proxy_excludes": ("proxy_excludes",),
+    MAX_RETRIES: (MAX_RETRIES,),
 }
 
 
@@ -72,11 +108,17 @@ class StoreOptions:
         store: the settings of the store.
         client: the settings of its HTTP client.
         single_writer: whether the user says that there is one writer; see `single_writer`.
+        credential_provider: a function without arguments that returns credentials, as a mapping of obstore:
+            ``access_key_id``, ``secret_access_key`` and ``token`` for S3, ``token`` for GCS and Azure; each
+            with ``expires_at``, an aware datetime or None. The client calls it before its first request,
+            and again when the credentials have less than five minutes left, perhaps in another thread.
+            With an attribute ``store_kind`` (``S3``, ``GCS`` or ``Azure``) it is only for that kind.
     """
 
     store: dict[str, str]
     client: dict[str, str]
     single_writer: bool = False
+    credential_provider: Callable[[], Any] | None = None
 
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -130,18 +172,22 @@ def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str
     """Translate options to obstore's names.
 
     Args:
-        options: the user's options; values may be strings, numbers or booleans.
+        options: the user's options; values may be strings, numbers or booleans; the value of
+            ``credential_provider`` is a function.
         names: obstore's names of the settings of a store, with the names that users may use for each.
         kind: the kind of store, for messages.
 
     Raises:
-        InvalidArgumentError: a name is unknown, two mean the same, or a value isn't a scalar.
+        InvalidArgumentError: a name is unknown, two mean the same, a value isn't a scalar, or there are
+            credentials beside a ``credential_provider``.
     """
     known = {
         alias: name for name, aliases in {**names, **CLIENT_OPTIONS}.items() for alias in aliases
     }
     found: dict[str, str] = {}
     for option, value in drop_single_writer(options).items():
+        if option == CREDENTIAL_PROVIDER:
+            continue
         name = known.get(option.lower())
         if name is None:
             raise _unknown_option(option, known, kind=kind)
@@ -159,7 +205,38 @@ def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str
         store={name: text for name, text in found.items() if name not in CLIENT_OPTIONS},
         client={name: text for name, text in found.items() if name in CLIENT_OPTIONS},
         single_writer=is_single_writer(options),
+        credential_provider=_provider(options, found, kind=kind),
     )
+
+
+def _provider(
+    options: Mapping[str, object], found: Iterable[str], *, kind: str
+) -> Callable[[], Any] | None:
+    provider = options.get(CREDENTIAL_PROVIDER)
+    if provider is None:
+        return None
+    if not callable(provider):
+        raise InvalidArgumentError(
+            f"the storage option {CREDENTIAL_PROVIDER!r} is a {type(provider).__name__}: expected a "
+            "function",
+            option=CREDENTIAL_PROVIDER,
+        )
+    meant = getattr(provider, "store_kind", kind)
+    if meant != kind:
+        # Otherwise the token of one cloud would be sent to another.
+        raise InvalidArgumentError(
+            f"the storage option {CREDENTIAL_PROVIDER!r} has credentials for {meant}, and the location is "
+            f"in {kind}",
+            option=CREDENTIAL_PROVIDER,
+        )
+    others = sorted(_CREDENTIALS.intersection(found))
+    if others:
+        raise InvalidArgumentError(
+            f"the storage options for {kind} have {CREDENTIAL_PROVIDER!r} and other credentials "
+            f"({', '.join(others)}), so it isn't clear which ones to use: drop one of them",
+            option=CREDENTIAL_PROVIDER,
+        )
+    return provider
 
 
 def _unknown_option(option: str, known: Iterable[str], *, kind: str) -> InvalidArgumentError:

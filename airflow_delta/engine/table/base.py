@@ -28,7 +28,7 @@ class TableBase:
     def __init__(
         self,
         uri: str | os.PathLike[str],
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, object] | None = None,
         commit_owners: Mapping[str, CommitOwner] | None = None,
         *,
         allowed_outside: Iterable[str] = (),
@@ -64,8 +64,8 @@ class TableBase:
         return open_storage(self._uri, self._options)
 
     @property
-    def storage_options(self) -> dict[str, str]:
-        """The credentials and settings of the store, which may contain secrets; for other processes."""
+    def storage_options(self) -> dict[str, Any]:
+        """The credentials and settings of the store, which may contain secrets."""
         return dict(self._options)
 
     @property

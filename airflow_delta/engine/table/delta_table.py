@@ -43,7 +43,8 @@ class DeltaTable(
     Args:
         uri: a path, as a text or a `pathlib.Path`, or a URI: ``file://``, ``memory://``, ``s3://``,
             ``gs://``, ``abfss://``.
-        storage_options: credentials and settings of the store, by the names that its clients use.
+        storage_options: credentials and settings of the store, by the names that its clients use; as
+            ``credential_provider`` a function that returns credentials, for those that expire.
         commit_owners: commit owners of managed tables by name, beside those that are installed; see
             ``commit/registry.py``.
         allowed_outside: locations outside of the table below which it may read files that its log names, as
@@ -67,7 +68,7 @@ class DeltaTable(
         conf: Mapping[str, str] | None = None,
         name: str | None = None,
         description: str | None = None,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, object] | None = None,
         commit_owners: Mapping[str, CommitOwner] | None = None,
     ) -> DeltaTable:
         """Create an empty table: version 0.
@@ -127,7 +128,7 @@ class DeltaTable(
         collect_statistics: bool = True,
         once: tuple[str, int] | None = None,
         dry_run: bool = False,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, object] | None = None,
         commit_owners: Mapping[str, CommitOwner] | None = None,
     ) -> ConvertResult:
         """Convert a directory of Parquet files to a Delta table, in place; no data file is changed.

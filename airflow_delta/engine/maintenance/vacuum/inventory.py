@@ -54,7 +54,7 @@ _WHOLE = r"^(/|[A-Za-z][A-Za-z0-9+.\-]*:/)"
 
 
 def read_inventory(
-    inventory: Inventory, storage_options: Mapping[str, str], *, table: str
+    inventory: Inventory, storage_options: Mapping[str, object], *, table: str
 ) -> pa.Table:
     """Read an inventory and check it. The result has just `COLUMNS`, of the right types.
 
@@ -110,7 +110,7 @@ def select_inventory_files(inventory: pa.Table, *, root: str) -> pa.Table:
     return drop_duplicates(pa.table(columns, LISTED_SCHEMA).filter(pc.and_(is_file, ours)))
 
 
-def _read(uri: str, storage_options: Mapping[str, str], table: str) -> pa.Table:
+def _read(uri: str, storage_options: Mapping[str, object], table: str) -> pa.Table:
     folder, slash, name = uri.rpartition("/")
     storage = open_storage(folder or slash or ".", storage_options)
     if isinstance(storage, LocalStorage):
