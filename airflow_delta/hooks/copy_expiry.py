@@ -139,7 +139,8 @@ class ExpiredCopies:
         if location is None:
             return None
         try:
-            return open_storage(location, self._hook.storage_options(uri)).canonical_location
+            options = self._hook.all_storage_options(uri)
+            return open_storage(location, options).canonical_location
         except DeltaError:
             # It is in another kind of store, which doesn't have these options.
             return None

@@ -63,6 +63,9 @@ POLICY = {
     "MultipleMatchesError": "fail",
     "RetentionError": "fail",
     "StorageError": "retry",
+    # The same credentials would be refused again.
+    "AccessDeniedError": "fail",
+    "WriteDeniedError": "fail",
     # A cleanup may have deleted a file of the log after it was listed; the next try lists again.
     "ObjectNotFoundError": "retry",
     "MissingFilesError": "fail",

@@ -5,8 +5,9 @@ also uses. A connection of type ``delta`` has them as its extras; the fields of 
 connections are converted.
 
 A field for authentication that can't be converted is an error: without it, another identity would be used.
+Credentials that must be requested and that expire aren't options: see `cloud_credentials`.
 
-Two extras are the same in connections of every type: ``single_writer`` asserts that nobody else
+Two extras mean the same in connections of every type: ``single_writer`` asserts that nobody else
 writes to the tables (docs/how-to/object-stores.md, "One writer"), and ``allowed_outside`` has
 locations outside of the tables below which they may read (docs/how-to/shared-files.md).
 """
@@ -17,14 +18,17 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from airflow_delta.hooks.cloud_credentials import credential_fields
 from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.table_locations import as_locations
 from airflow_delta.version_compat import Connection
 
 __all__ = [
     "SECRET_OPTIONS",
+    "TEST_LOCATION",
     "allowed_locations",
     "default_connection_id",
+    "plain_extra",
     "secrets",
     "storage_options",
     "store_of",
@@ -52,6 +56,9 @@ _STORES = {
 }
 _SINGLE_WRITER = "single_writer"
 _ALLOWED_OUTSIDE = "allowed_outside"
+TEST_LOCATION = "test_location"
+"""The extra with the location that the test of a connection reads."""
+_NO_OPTIONS = frozenset({_ALLOWED_OUTSIDE, TEST_LOCATION})
 _WITHOUT_OPTIONS = frozenset({"file", "memory"})
 
 SECRET_OPTIONS = frozenset(
@@ -124,6 +131,22 @@ def secrets(options: Mapping[str, str]) -> list[str]:
     ]
 
 
+def plain_extra(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The extras under their names of today.
+
+    Forms of older releases of Airflow wrote ``extra__<type>__<name>``, which the providers still read. An
+    extra with a name of today has precedence, and a form writes None for an empty field.
+
+    :param connection: an Airflow connection.
+    :param extra: its extras, already parsed.
+    """
+    prefix = f"extra__{connection.conn_type}__"
+    given = {name: value for name, value in extra.items() if value is not None}
+    old = {name: value for name, value in given.items() if name.startswith(prefix)}
+    plain = {name: value for name, value in given.items() if name not in old}
+    return {**{name.removeprefix(prefix): value for name, value in old.items()}, **plain}
+
+
 def storage_options(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:
     """Convert a connection to storage options.
 
@@ -138,7 +161,6 @@ def storage_options(connection: Connection, extra: Mapping[str, Any]) -> dict[st
             f"of {', '.join(sorted(_TRANSLATIONS))}; for any other store put its storage options "
             "into the extras of a connection of type 'delta'"
         )
-    extra = {name: value for name, value in extra.items() if name != _ALLOWED_OUTSIDE}
     options = {_SINGLE_WRITER: extra.get(_SINGLE_WRITER), **translate(connection, extra)}
     return {name: str(value) for name, value in options.items() if value}
 
@@ -162,6 +184,7 @@ def allowed_locations(connection: Connection, extra: Mapping[str, Any]) -> tuple
 
 def _delta(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
     """The extras are the options; they must be text, because stores interpret other types differently."""
+    extra = {name: value for name, value in extra.items() if name not in _NO_OPTIONS}
     wrong = sorted(name for name, value in extra.items() if not isinstance(value, str))
     if wrong:
         raise TableFailure(
@@ -172,80 +195,91 @@ def _delta(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _aws(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
-    _refuse(
-        connection,
-        extra,
-        "role_arn",
-        "assume_role_method",
-        "assume_role_with_web_identity_token_file",
-        "profile_name",
-        "session_kwargs",
-    )
     service: Mapping[str, Any] = (extra.get("service_config") or {}).get("s3") or {}
+    session: Mapping[str, Any] = extra.get("session_kwargs") or {}
+    found = {
+        "aws_region": extra.get("region_name") or session.get("region_name"),
+        "aws_endpoint_url": service.get("endpoint_url") or extra.get("endpoint_url"),
+    }
+    if credential_fields(connection, extra):
+        return found
+    config: Mapping[str, Any] = extra.get("config_kwargs") or {}
     return {
         "aws_access_key_id": connection.login or extra.get("aws_access_key_id"),
         "aws_secret_access_key": connection.password or extra.get("aws_secret_access_key"),
         "aws_session_token": extra.get("aws_session_token"),
-        "aws_region": extra.get("region_name"),
-        "aws_endpoint_url": service.get("endpoint_url") or extra.get("endpoint_url"),
+        "aws_skip_signature": "true" if config.get("signature_version") == "unsigned" else "",
+        **found,
     }
 
 
 def _google(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
-    _refuse(connection, extra, "impersonation_chain", "key_secret_name", "credential_config_file")
+    if credential_fields(connection, extra):
+        return {}
     key = extra.get("keyfile_dict")
     return {
         "google_service_account": extra.get("key_path") or "",
         # Airflow accepts the key both as an object and as the text of one.
         "google_service_account_key": json.dumps(key) if isinstance(key, dict) else key or "",
+        "google_skip_signature": "true" if extra.get("is_anonymous") else "",
     }
 
 
 def _azure_data_lake(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
-    _refuse(connection, extra, "connection_string", "managed_identity_client_id")
-    return {
-        "azure_storage_account_name": _account(connection.host),
-        "azure_client_id": connection.login,
-        "azure_client_secret": connection.password,
-        "azure_tenant_id": extra.get("tenant_id") or "",
-    }
+    _check_azure(connection, extra)
+    account = {"azure_storage_account_name": _account(connection.host)}
+    if credential_fields(connection, extra):
+        return account
+    if tenant := extra.get("tenant_id"):
+        return {**account, **_azure_client(connection, tenant)}
+    return {**account, "azure_storage_account_key": connection.password}
 
 
 def _azure_blob(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
-    _refuse(
-        connection,
-        extra,
-        "connection_string",
-        "shared_access_key",
-        "managed_identity_client_id",
-    )
-    if tenant := extra.get("tenant_id"):
-        return {
-            "azure_storage_account_name": _account(connection.host),
-            "azure_client_id": connection.login,
-            "azure_client_secret": connection.password,
-            "azure_tenant_id": tenant,
-        }
+    _check_azure(connection, extra)
+    tenant, account = extra.get("tenant_id"), _account(connection.host)
+    # With a tenant, the login is the client.
+    found = {"azure_storage_account_name": account if tenant else connection.login or account}
+    if credential_fields(connection, extra):
+        return found
+    if tenant:
+        return {**found, **_azure_client(connection, tenant)}
+    key = extra.get("shared_access_key") or connection.password or extra.get("account_key")
+    signature = str(extra.get("sas_token") or "")
+    if signature.startswith("https"):
+        # A URL of the account with the signature as its query, which Airflow accepts, too.
+        url, _, signature = signature.partition("?")
+        found = {"azure_storage_account_name": _account(url)}
+    return {**found, "azure_storage_account_key": key, "azure_storage_sas_key": signature}
+
+
+def _azure_client(connection: Connection, tenant: str) -> dict[str, Any]:
     return {
-        "azure_storage_account_name": connection.login or _account(connection.host),
-        "azure_storage_account_key": connection.password,
-        "azure_storage_sas_key": extra.get("sas_token") or "",
+        "azure_client_id": connection.login,
+        "azure_client_secret": connection.password,
+        "azure_tenant_id": tenant,
     }
+
+
+def _check_azure(connection: Connection, extra: Mapping[str, Any]) -> None:
+    if extra.get("connection_string"):
+        raise TableFailure(
+            f"connection {connection.conn_id!r} has connection_string, which can't be converted to storage "
+            "options; put the account and its key or signature into the fields of the connection, or use a "
+            "connection of type 'delta' whose extras are storage options"
+        )
+    identity = ("managed_identity_client_id", "workload_identity_tenant_id")
+    given = [name for name in identity if extra.get(name)]
+    if len(given) == 1:
+        raise TableFailure(
+            f"connection {connection.conn_id!r} has {given[0]}, but Airflow's provider for Azure uses the "
+            f"identity only if there are both of {' and '.join(identity)}"
+        )
 
 
 def _account(host: str | None) -> str:
     """The account of ``https://<account>.dfs.core.windows.net`` or of a plain account name."""
     return (host or "").removeprefix("https://").partition(".")[0].rstrip("/")
-
-
-def _refuse(connection: Connection, extra: Mapping[str, Any], *names: str) -> None:
-    present = [name for name in names if extra.get(name)]
-    if present:
-        raise TableFailure(
-            f"connection {connection.conn_id!r} has {', '.join(present)}, which can't be "
-            "converted to storage options; use a connection of type 'delta' whose extras are "
-            "storage options, or leave the connection out to use the identity of the worker"
-        )
 
 
 _TRANSLATIONS: Mapping[str, Callable[[Connection, Mapping[str, Any]], dict[str, Any]]] = {

@@ -11,6 +11,7 @@ from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.storage_options import (
     SECRET_OPTIONS,
     default_connection_id,
+    plain_extra,
     secrets,
     storage_options,
 )
@@ -19,7 +20,7 @@ from airflow_delta.version_compat import Connection
 
 def options(**fields: Any) -> dict[str, str]:
     connection = Connection(conn_id="store", **fields)
-    return storage_options(connection, connection.extra_dejson)
+    return storage_options(connection, plain_extra(connection, connection.extra_dejson))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,17 @@ def test_the_default_connection_follows_the_scheme(uri: str, connection_id: str 
 def test_the_extras_of_a_delta_connection_are_the_options() -> None:
     extra = {"aws_access_key_id": "AKIA", "aws_allow_http": "true"}
     assert options(conn_type="delta", extra=json.dumps(extra)) == extra
+
+
+def test_what_the_form_leaves_empty_is_not_there_and_what_is_no_option_is_left_out() -> None:
+    extra = {
+        "aws_region": "eu-west-1",
+        "aws_session_token": None,
+        "aws_access_key_id": "",
+        "allowed_outside": "s3://shared/",
+        "test_location": "s3://lake/sales",
+    }
+    assert options(conn_type="delta", extra=json.dumps(extra)) == {"aws_region": "eu-west-1"}
 
 
 def test_options_that_are_not_text_are_refused() -> None:
@@ -77,9 +89,57 @@ def test_an_endpoint_of_s3_alone_wins() -> None:
     assert found == {"aws_endpoint_url": "http://minio:9000"}
 
 
-def test_a_login_that_cannot_be_translated_is_refused_and_not_left_out() -> None:
-    with pytest.raises(TableFailure, match="'store' has role_arn, which can't be"):
-        options(conn_type="aws", login="AKIA", extra='{"role_arn": "arn:aws:iam::1:role/r"}')
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {"conn_type": "aws", "login": "AKIA", "password": "hush", "extra": {"role_arn": "r"}},
+            {},
+        ),
+        (
+            {"conn_type": "aws", "extra": {"session_kwargs": {"region_name": "eu-west-1"}}},
+            {"aws_region": "eu-west-1"},
+        ),
+        (
+            {
+                "conn_type": "google_cloud_platform",
+                "extra": {"key_path": "/key", "impersonation_chain": "a@b"},
+            },
+            {},
+        ),
+        (
+            {
+                "conn_type": "wasb",
+                "login": "lake",
+                "extra": {
+                    "managed_identity_client_id": "i",
+                    "workload_identity_tenant_id": "t",
+                },
+            },
+            {"azure_storage_account_name": "lake"},
+        ),
+    ],
+    ids=lambda value: value.get("conn_type"),
+)
+def test_credentials_that_the_providers_hook_gets_are_no_options(
+    fields: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """The key of the base identity is only for the hook: the store is used with the role."""
+    assert options(**{**fields, "extra": json.dumps(fields["extra"])}) == expected
+
+
+def test_a_connection_string_is_refused_and_not_left_out() -> None:
+    for conn_type in ("adls", "wasb"):
+        with pytest.raises(TableFailure, match="'store' has connection_string, which can't be"):
+            options(conn_type=conn_type, extra='{"connection_string": "AccountName=lake"}')
+
+
+def test_public_buckets() -> None:
+    unsigned = '{"config_kwargs": {"signature_version": "unsigned"}}'
+    assert options(conn_type="aws", extra=unsigned) == {"aws_skip_signature": "true"}
+    assert options(conn_type="google_cloud_platform", extra='{"is_anonymous": true}') == {
+        "google_skip_signature": "true"
+    }
 
 
 def test_an_empty_connection_leaves_the_choice_to_the_environment() -> None:
@@ -111,10 +171,29 @@ def test_an_azure_data_lake_connection() -> None:
     }
 
 
-def test_an_azure_blob_connection_with_an_account_key() -> None:
-    assert options(conn_type="wasb", login="lake", password="hush") == {
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"conn_type": "wasb", "login": "lake", "password": "hush"},
+        {"conn_type": "wasb", "login": "lake", "extra": '{"shared_access_key": "hush"}'},
+        {"conn_type": "wasb", "login": "lake", "extra": '{"extra__wasb__account_key": "hush"}'},
+        {"conn_type": "adls", "host": "lake", "password": "hush"},
+    ],
+)
+def test_an_azure_connection_with_an_account_key(fields: dict[str, Any]) -> None:
+    assert options(**fields) == {
         "azure_storage_account_name": "lake",
         "azure_storage_account_key": "hush",
+    }
+
+
+@pytest.mark.parametrize("url", ["https://lake.blob.core.windows.net/", ""])
+def test_a_shared_access_signature_may_have_its_account_before_it(url: str) -> None:
+    signature = json.dumps({"sas_token": f"{url}?sv=1&sig=x" if url else "sv=1&sig=x"})
+    login = "" if url else "lake"
+    assert options(conn_type="wasb", login=login, extra=signature) == {
+        "azure_storage_account_name": "lake",
+        "azure_storage_sas_key": "sv=1&sig=x",
     }
 
 

@@ -8,6 +8,9 @@ The credentials of a table come from
   ``s3://``, …), if it exists;
 * otherwise the store's own chain of credentials (environment, instance role).
 
+Credentials that expire, such as those of an assumed role, are renewed as long as the table is used; see
+`airflow_delta.hooks.cloud_credentials`.
+
 For the commit owner of a managed table see `airflow_delta.hooks.commit_owner`.
 """
 
@@ -18,12 +21,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_delta.hooks.argument_rules import check_location
+from airflow_delta.hooks.cloud_credentials import ConnectionCredentials, credentials_of
 from airflow_delta.hooks.commit_owner import CommitOwnerHook, commit_owners
 from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.lineage.collector import collect_table
 from airflow_delta.hooks.storage_options import (
     allowed_locations,
     default_connection_id,
+    plain_extra,
     secrets,
     storage_options,
     store_of,
@@ -67,14 +72,37 @@ class TableAccess(BaseHook):
         self.reported_tables: set[str] = set()
 
     def storage_options(self, table_uri: str) -> dict[str, str]:
-        """The storage options of a table; their secrets are masked in all logs.
+        """The storage options of a table as text, for another process; their secrets are masked in logs.
+
+        Credentials that expire are those of this moment, and a warning says how long they are valid.
+        Another process can't renew them; `table` does.
 
         :raises InvalidArgumentError: the location isn't text (for example an empty XCom), is relative,
             or has a password.
         :raises AirflowNotFoundException: ``delta_conn_id`` doesn't exist.
         :raises TableFailure: the connection can't be converted.
+        :raises AccessDeniedError: the cloud refuses the credentials of the connection.
         """
-        return self._access(table_uri).options
+        return self._as_text(self._access(table_uri))
+
+    def all_storage_options(self, table_uri: str) -> dict[str, Any]:
+        """The storage options of a table for this process, which renews credentials that expire.
+
+        :raises TableFailure: see `storage_options`.
+        """
+        return self._access(table_uri).all_options
+
+    def _as_text(self, access: _Access) -> dict[str, str]:
+        if access.credentials is None:
+            return access.options
+        options, expires_at = access.credentials.as_options()
+        self.log.warning(
+            "the credentials of connection %r are passed on to another process, which can't renew them; "
+            "they are valid until %s at least. For longer work give that process an identity of its own",
+            access.credentials.connection_id,
+            expires_at.isoformat(timespec="seconds"),
+        )
+        return {**access.options, **options}
 
     def allowed_outside(self, table_uri: str) -> list[str]:
         """The locations outside of a table below which it may read files.
@@ -94,7 +122,7 @@ class TableAccess(BaseHook):
     def _access(self, table_uri: str) -> _Access:
         connection_id, uri = self._connection_id(table_uri)
         if connection_id is None:
-            return _Access(uri, {}, self._allowed_outside)
+            return self._without_options(uri)
         try:
             connection = self.get_connection(connection_id)
         except AirflowNotFoundException:
@@ -105,9 +133,10 @@ class TableAccess(BaseHook):
         return access
 
     def _access_by(self, connection: Connection, extra: Mapping[str, Any], uri: str) -> _Access:
-        allowed = allowed_locations(connection, extra)
+        extra = plain_extra(connection, extra)
+        allowed = (*allowed_locations(connection, extra), *self._allowed_outside)
         options = storage_options(connection, extra)
-        return _Access(uri, options, (*allowed, *self._allowed_outside))
+        return _Access(uri, options, allowed, credentials_of(connection, extra))
 
     def common_storage_options(self, *uris: str) -> dict[str, str]:
         """The storage options for a job with several tables in one store.
@@ -135,12 +164,13 @@ class TableAccess(BaseHook):
 
     async def storage_options_async(self, table_uri: str) -> dict[str, str]:
         """Like `storage_options`, for triggers: it doesn't block the event loop."""
-        return (await self._access_async(table_uri)).options
+        access = await self._access_async(table_uri)
+        return await asyncio.to_thread(self._as_text, access)
 
     async def _access_async(self, table_uri: str) -> _Access:
         connection_id, uri = self._connection_id(table_uri)
         if connection_id is None:
-            return _Access(uri, {}, self._allowed_outside)
+            return self._without_options(uri)
         try:
             connection = await get_async_connection(connection_id)
         except AirflowNotFoundException:
@@ -197,7 +227,10 @@ class TableAccess(BaseHook):
                 f"the connection {connection_id!r} (delta_conn_id) isn't defined; define it, "
                 "or leave delta_conn_id out to use the default credentials of the table's scheme"
             )
-        return _Access(uri, {}, self._allowed_outside)
+        return self._without_options(uri)
+
+    def _without_options(self, uri: str) -> _Access:
+        return _Access(uri, {}, self._allowed_outside, None)
 
 
 class _Access(NamedTuple):
@@ -206,6 +239,14 @@ class _Access(NamedTuple):
     uri: str
     options: dict[str, str]
     allowed_outside: tuple[str, ...]
+    credentials: ConnectionCredentials | None
+
+    @property
+    def all_options(self) -> dict[str, Any]:
+        """The storage options for this process, which renews credentials that expire."""
+        if self.credentials is None:
+            return {**self.options}
+        return {**self.options, "credential_provider": self.credentials}
 
 
 def _table(access: _Access, owner_url: str | None) -> DeltaTable:
@@ -213,7 +254,7 @@ def _table(access: _Access, owner_url: str | None) -> DeltaTable:
 
     return DeltaTable(
         access.uri,
-        storage_options=access.options,
+        storage_options=access.all_options,
         commit_owners=commit_owners(owner_url),
         allowed_outside=access.allowed_outside,
     )
