@@ -98,17 +98,58 @@ def _operators() -> list[str]:
 
 
 def _store_connection() -> dict[str, Any]:
-    """The connection type with the credentials of a store."""
+    """The connection type with the credentials of a store.
+
+    The fields are the storage options that most stores need; all others go into the extras. Each field with
+    a secret has the name, of those that the option has, that Airflow hides in its API.
+    """
     return {
         "connection-type": "delta",
         "hook-class-name": "airflow_delta.hooks.delta.DeltaHook",
         "hook-name": "Delta Lake",
         "ui-field-behaviour": {
             "hidden-fields": ["host", "port", "schema", "login", "password"],
-            "relabeling": {"extra": "Storage options (JSON)"},
-            "placeholders": {"extra": '{"aws_access_key_id": "…", "aws_secret_access_key": "…"}'},
+            "relabeling": {"extra": "Other storage options (JSON)"},
+            "placeholders": {
+                "test_location": "s3://lake/sales",
+                "aws_region": "eu-west-1",
+                "aws_endpoint_url": "https://minio.example.com",
+                "azure_storage_account_name": "lake",
+                "google_service_account": "/secrets/lake.json",
+                "single_writer": "true or false",
+                "allowed_outside": "s3://shared-lake/",
+                "extra": '{"aws_virtual_hosted_style_request": "true"}',
+            },
+        },
+        "conn-fields": {
+            "test_location": _field("Location of a table, for the test of the connection"),
+            "aws_access_key_id": _field("S3: access key"),
+            "aws_secret_access_key": _secret("S3: secret key"),
+            "aws_session_token": _secret("S3: session token"),
+            "aws_region": _field("S3: region"),
+            "aws_endpoint_url": _field("S3: endpoint of a compatible store"),
+            "google_service_account": _field(
+                "Google Cloud Storage: path of a service account file"
+            ),
+            "google_service_account_key": _secret("Google Cloud Storage: service account file"),
+            "azure_storage_account_name": _field("Azure: account"),
+            "azure_storage_access_key": _secret("Azure: account key"),
+            "azure_storage_sas_token": _secret("Azure: shared access signature"),
+            "azure_tenant_id": _field("Azure: tenant"),
+            "azure_client_id": _field("Azure: client"),
+            "azure_client_secret": _secret("Azure: client secret"),
+            "single_writer": _field("The tables have one writer only"),
+            "allowed_outside": _field("Locations outside of the tables that they may read"),
         },
     }
+
+
+def _field(label: str) -> dict[str, Any]:
+    return {"label": label, "schema": {"type": ["string", "null"]}}
+
+
+def _secret(label: str) -> dict[str, Any]:
+    return {"label": label, "schema": {"type": ["string", "null"], "format": "password"}}
 
 
 def _commit_owner_connection() -> dict[str, Any]:
@@ -132,9 +173,6 @@ def _commit_owner_connection() -> dict[str, Any]:
             },
         },
         "conn-fields": {
-            "path": {
-                "label": "SQLite file, instead of a host",
-                "schema": {"type": ["string", "null"]},
-            }
+            "path": _field("SQLite file, instead of a host"),
         },
     }

@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 
 import airflow_delta
+from airflow_delta.hooks.storage_options import SECRET_OPTIONS
 from airflow_delta.provider import get_provider_info
 
 PACKAGE = Path(airflow_delta.__file__).parent
@@ -84,6 +85,24 @@ def test_the_form_of_a_connection_is_about_fields_that_there_are(declared: dict[
     fields = {"host", "port", "schema", "login", "password", "extra", *own}
     named = {*behaviour["hidden-fields"], *behaviour["relabeling"], *behaviour["placeholders"]}
     assert named <= fields
+
+
+def test_the_form_of_a_store_has_its_options_and_hides_its_secrets() -> None:
+    """An extra is hidden by Airflow's API only if its name is one that Airflow takes for a secret's."""
+    from airflow._shared.secrets_masker import should_hide_value_for_key
+
+    from airflow_delta.engine.storage.azure import AZURE_OPTIONS
+    from airflow_delta.engine.storage.gcs import GCS_OPTIONS
+    from airflow_delta.engine.storage.s3 import S3_OPTIONS
+
+    stores = (S3_OPTIONS, GCS_OPTIONS, AZURE_OPTIONS)
+    known = {alias for store in stores for aliases in store.values() for alias in aliases}
+    fields = CONNECTION_TYPES["delta"]["conn-fields"]
+    others = {"test_location", "single_writer", "allowed_outside"}
+    assert others < fields.keys() <= known | others
+    hidden = {name for name in fields if fields[name]["schema"].get("format") == "password"}
+    assert hidden == SECRET_OPTIONS.intersection(fields)
+    assert [name for name in hidden if not should_hide_value_for_key(name)] == []
 
 
 def test_airflow_finds_the_installed_provider() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta.hooks.delta.reading import ReadMethods
 from airflow_delta.hooks.delta.repair import RepairMethods
+from airflow_delta.hooks.storage_options import TEST_LOCATION, plain_extra, storage_options
 
 if TYPE_CHECKING:
     from airflow_delta.engine.errors import DeltaError
@@ -34,6 +35,24 @@ class DeltaHook(ReadMethods, RepairMethods):
     default_conn_name = "delta_default"
     conn_type = "delta"
     hook_name = "Delta Lake"
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Test the connection, for the button of Airflow's form and ``airflow connections test``.
+
+        It lists and reads below the location in the extra ``test_location``, and changes nothing. It needs
+        the setting ``[core] test_connection``, and runs where Airflow's API server or the command runs.
+
+        :returns: whether the store accepts the connection, and what was tried; never a secret.
+        """
+        from airflow_delta.hooks.connection_check import check_connection
+
+        try:
+            connection = self.get_connection(self.delta_conn_id or self.default_conn_name)
+            extra = plain_extra(connection, connection.extra_dejson)
+            options = storage_options(connection, extra)
+        except Exception as error:  # noqa: BLE001 - the form must show any error
+            return False, f"{type(error).__name__}: {error}"
+        return check_connection(str(extra.get(TEST_LOCATION) or "").strip(), options)
 
     @staticmethod
     def error(kind: str, message: str) -> DeltaError:
