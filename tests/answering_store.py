@@ -42,7 +42,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("ETag", '"1"')
         self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
         self.end_headers()
-        self.wfile.write(self.server.body)
+        if self.command != "HEAD":
+            self.wfile.write(self.server.body)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def do_PUT(self) -> None:
         self.do_GET()

@@ -55,9 +55,11 @@ _REFUSED = re.compile(
 )
 _SAW_OBJECT = re.compile(r"status code: 412\b|<Code>BlobAlreadyExists</Code>")
 _REQUEST = re.compile(r"Error performing \w+ (\S+) in \S")
-# S3 refuses credentials that have expired with status 400.
+# S3 refuses credentials that have expired with status 400. The answer to a HEAD has no body with the code,
+# and nothing but the authorization makes a HEAD of ours a bad request.
 _EXPIRED = re.compile(
-    r"status code: 400\b.*<Code>(?:ExpiredToken|InvalidToken|TokenRefreshRequired)</Code>",
+    r"Error performing HEAD .*status code: 400\b"
+    r"|status code: 400\b.*<Code>(?:ExpiredToken|InvalidToken|TokenRefreshRequired)</Code>",
     re.DOTALL,
 )
 # The function that provides the credentials has raised an error, so no request was sent.

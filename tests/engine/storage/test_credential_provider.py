@@ -129,7 +129,9 @@ def test_refused_credentials_are_an_error_at_once(
         storage.read("x")
     with pytest.raises(WriteDeniedError, match=r"nothing was written: .*wrong or expired"):
         storage.replace("x", b"")
-    assert len(server.asked) == 2, "neither is repeated"
+    with pytest.raises(AccessDeniedError, match=r"head 'x' failed: .*wrong or expired"):
+        storage.head("x")  # whose answer has no body
+    assert len(server.asked) == 3, "none is repeated"
     assert SECRET not in str(read.value)
 
 
