@@ -28,7 +28,7 @@ from tests.attacks.fuzz.templates import load
 from tests.attacks.fuzz.world import MUTATIONS
 from tests.table_builder import Action, lines, parquet
 
-SOME = range(40)
+SOME = range(20)
 MANY = range(10_000, 10_000 + int(os.environ.get("FUZZ_CASES", "500")))
 """The same five hundred each time: with every mutation, so that a change which breaks a defence is found.
 
