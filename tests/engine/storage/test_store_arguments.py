@@ -15,6 +15,7 @@ from airflow_delta.engine.storage.s3 import S3_OPTIONS, open_s3
 from airflow_delta.engine.storage.store_arguments import (
     CLIENT_OPTIONS,
     CONTAINER,
+    CREDENTIAL_PROVIDER,
     OptionNames,
     StoreLocation,
     read_location,
@@ -118,7 +119,7 @@ def test_the_guide_lists_exactly_the_names() -> None:
         "S3": S3_OPTIONS,
         "GCS": GCS_OPTIONS,
         "Azure": AZURE_OPTIONS,
-        "All three": CLIENT_OPTIONS,
+        "All three": {**CLIENT_OPTIONS, CREDENTIAL_PROVIDER: (CREDENTIAL_PROVIDER,)},
     }
     assert {title for title, _ in listed} == set(tables)
     for title, table in listed:
