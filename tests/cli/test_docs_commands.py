@@ -96,8 +96,8 @@ def test_the_commands_of_a_page_run(
     monkeypatch.chdir(tmp_path)
     for words in commands(page):
         if not set(words) & set(PARSED_ONLY) and set(words) & set(TABLES):
-            place = directory if words[0] == "convert" else table
-            values = {**dict.fromkeys(TABLES, place), **NEWER}
+            location = directory if words[0] == "convert" else table
+            values = {**dict.fromkeys(TABLES, location), **NEWER}
             assert main([values.get(word, word) for word in words]) == 0, words
     assert b"Traceback" not in capsysbinary.readouterr().err
     assert DeltaTable(table).snapshot().num_rows == 6
