@@ -11,7 +11,7 @@ import decimal
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,9 @@ __all__ = [
     "large",
     "merge_source",
     "mergeable",
+    "parquet_files",
     "small_files",
+    "with_added_column",
     "with_properties",
     "with_vectors",
 ]
@@ -69,9 +71,24 @@ def large(work: Path, rows: int, *, partitioned: bool = False, files: int = FILE
     return made(work / name, lambda root: _write_large(root, rows, files, partitioned=partitioned))
 
 
-def with_vectors(work: Path, rows: int, *, partitioned: bool = False) -> Path:
+def with_vectors(work: Path, rows: int, *, partitioned: bool = False, files: int = FILES) -> Path:
     """The same after a delete of two rows of a hundred, anywhere: each file has a deletion vector."""
-    return _after_delete(large(work, rows, partitioned=partitioned), "pmod(hash(id), 50) = 0")
+    source = large(work, rows, partitioned=partitioned, files=files)
+    return _after_delete(source, "pmod(hash(id), 50) = 0")
+
+
+def with_added_column(work: Path, rows: int, *, files: int) -> Path:
+    """The table of `with_vectors` after ``ALTER TABLE … ADD COLUMN``: no file has the column."""
+    source = with_vectors(work, rows, files=files)
+    return made(
+        source.with_name(f"{source.name}-added"),
+        lambda root: _change(
+            root,
+            source,
+            ("delta.enableDeletionVectors",),
+            [f"ALTER TABLE {_sql_name(root)} ADD COLUMN remark STRING"],
+        ),
+    )
 
 
 def changed(work: Path, rows: int, *, vectors: bool) -> Path:
@@ -113,6 +130,17 @@ def small_files(work: Path, files: int, *, partitioned: bool = False) -> Path:
     """Files of ten rows, with a checkpoint of Delta Spark's; partitioned by day, a year of them."""
     name = f"data-small{'-partitioned' if partitioned else ''}-{files}"
     return made(work / name, lambda root: _write_small(root, files, {}, partitioned=partitioned))
+
+
+def parquet_files(work: Path, files: int, *, partitioned: bool = False) -> Path:
+    """The data files of `small_files` without a log: a directory of Parquet files."""
+
+    def make(root: Path) -> None:
+        (root / "_delta_log").rmdir()
+        for _ in _link_small(root, files, _SMALL_ROWS, partitioned=partitioned):
+            pass
+
+    return made(work / f"parquet{'-partitioned' if partitioned else ''}-{files}", make)
 
 
 def changed_small_files(work: Path, files: int) -> Path:
@@ -212,24 +240,33 @@ def _write_small(
     partitioned: bool = False,
     each: int = _SMALL_ROWS,
 ) -> None:
+    adds = [
+        _add(root, path, values, statistics)
+        for path, values, statistics in _link_small(root, files, each, partitioned=partitioned)
+    ]
+    commits = [adds[first::_SMALL_COMMITS] for first in range(_SMALL_COMMITS)]
+    _write_log(root, commits, ("day",) if partitioned else (), properties)
+    # That is the commit that makes the peer write a checkpoint.
+    _run([_set_properties(root, {"delta.checkpointInterval": _SMALL_COMMITS})])
+
+
+def _link_small(
+    root: Path, files: int, each: int, *, partitioned: bool
+) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Make small files, and give the path, the partition values and the statistics of each."""
     sources = []
     for number in range(_SMALL_SOURCES):
         data = _rows(number * each, each)
         source = root / "_sources" / f"{number}.parquet"
         _write_parquet(data.drop_columns("day") if partitioned else data, source)
         sources.append((source, _statistics(data)))
-    adds = []
     for number in range(files):
         source, statistics = sources[number % _SMALL_SOURCES]
         day = str(_FIRST_DAY + dt.timedelta(number % 365))
         path = f"day={day}/part-{number:06}.parquet" if partitioned else f"part-{number:06}.parquet"
         (root / path).parent.mkdir(exist_ok=True)
         os.link(source, root / path)
-        adds.append(_add(root, path, {"day": day} if partitioned else {}, statistics))
-    commits = [adds[first::_SMALL_COMMITS] for first in range(_SMALL_COMMITS)]
-    _write_log(root, commits, ("day",) if partitioned else (), properties)
-    # That is the commit that makes the peer write a checkpoint.
-    _run([_set_properties(root, {"delta.checkpointInterval": _SMALL_COMMITS})])
+        yield path, {"day": day} if partitioned else {}, statistics
 
 
 def _rows(first_id: int, count: int) -> pa.Table:

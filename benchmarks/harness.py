@@ -78,8 +78,9 @@ def _spawn(job: Job, side: Side, table: Path, work: Path) -> Measured:
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Link commits, which no job changes and which are most of a log; copy all other files."""
-    if Path(source).name.endswith(".json"):
+    """Link commits and data files, which no job changes; copy the other files of the log."""
+    path = Path(source)
+    if path.name.endswith(".json") or "_delta_log" not in path.parts:
         os.link(source, target)
     else:
         shutil.copy2(source, target)

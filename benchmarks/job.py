@@ -38,11 +38,13 @@ class Outcome:
         answer: the number that all sides must agree on.
         figures: other measures by name with unit, which the results list after time and memory.
         seconds: the time, if the work measures it itself.
+        peak_mb: the peak memory in MB, if the work measures it itself, before it computes the answer.
     """
 
     answer: int
     figures: Mapping[str, float] = field(default_factory=dict)
     seconds: float | None = None
+    peak_mb: float | None = None
 
 
 Work = Callable[[Any], int | Outcome]

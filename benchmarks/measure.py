@@ -62,7 +62,8 @@ def measure(job_name: str, side_name: str, table: str) -> Measured:
         outcome = Outcome(outcome)
     if outcome.seconds is not None:
         seconds = outcome.seconds
-    return Measured(seconds, peak_mb(), outcome.answer, dict(outcome.figures))
+    peak = peak_mb() if outcome.peak_mb is None else outcome.peak_mb
+    return Measured(seconds, peak, outcome.answer, dict(outcome.figures))
 
 
 def peak_mb() -> float:

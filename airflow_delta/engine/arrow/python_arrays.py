@@ -9,6 +9,7 @@ a scalar out of an array of one value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -20,23 +21,33 @@ from airflow_delta.engine.arrow.numpy_arrays import bool_array, int32_array
 __all__ = ["array_of", "joined_text", "scalar_of"]
 
 _FIXED = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """Build an array of values, without converting any.
 
     Args:
-        values: each is None or fits the type. Strings, numbers, booleans, sequences for lists, or
-            mappings for maps and structs.
-        type_: string, int32, int64, float64, bool, or a list, a map, or a struct of these.
+        values: each is None or fits the type. Strings, bytes, numbers, booleans, dates, times (without a
+            zone they are UTC), sequences for lists, or mappings for maps and structs.
+        type_: string, binary, int32, int64, float64, bool, date32, a timestamp in microseconds; or a list,
+            a map, or a struct of these.
 
     Raises:
         OverflowError: an integer that the type can't hold.
         UnicodeEncodeError: a string with a lone surrogate.
     """
     present = np.fromiter((value is not None for value in values), np.bool_, len(values))
-    if pa.types.is_string(type_):
-        return _strings(values, _validity(present))
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return _texts(values, type_, _validity(present))
+    if pa.types.is_date32(type_):
+        return array_of(
+            [None if value is None else _day(value) for value in values], pa.int32()
+        ).view(type_)
+    if pa.types.is_timestamp(type_) and type_.unit == "us":
+        return array_of(
+            [None if value is None else _us(value) for value in values], pa.int64()
+        ).view(type_)
     if pa.types.is_map(type_):
         return _maps(values, type_, None if present.all() else bool_array(~present))
     if pa.types.is_list(type_):
@@ -89,9 +100,20 @@ def _from_buffers(
     return pa.Array.from_buffers(type_, length, [validity, *map(pa.py_buffer, buffers)])
 
 
-def _strings(values: Sequence[str | None], validity: pa.Buffer | None) -> pa.Array:
-    raw = [b"" if value is None else value.encode("utf-8") for value in values]
-    return _from_buffers(pa.string(), len(raw), validity, _offsets(raw), b"".join(raw))
+def _texts(
+    values: Sequence[str | bytes | None], type_: pa.DataType, validity: pa.Buffer | None
+) -> pa.Array:
+    raw = [value.encode("utf-8") if isinstance(value, str) else value or b"" for value in values]
+    return _from_buffers(type_, len(raw), validity, _offsets(raw), b"".join(raw))
+
+
+def _day(value: date) -> int:
+    return value.toordinal() - _EPOCH.toordinal()
+
+
+def _us(value: datetime) -> int:
+    moment = value.replace(tzinfo=timezone.utc) if value.utcoffset() is None else value
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _offsets(values: Sequence[Sequence[Any] | None]) -> np.ndarray[Any, Any]:

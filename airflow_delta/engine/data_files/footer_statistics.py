@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from json.encoder import encode_basestring
 from typing import Any
 
 from airflow_delta.engine.arrow.parquet.decimals import decimal_of
@@ -360,7 +361,12 @@ def _put(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """Encode JSON with exact decimals; the standard encoder has only floats."""
+    # The commonest types first: to call the encoder costs more than all of these tests.
+    if type(value) is str:
+        return encode_basestring(value)
+    if type(value) is int:
+        return str(value)
     if isinstance(value, dict):
-        members = (f"{_ENCODE(k)}:{json_text(v)}" for k, v in value.items())
-        return "{" + ",".join(members) + "}"
+        members = [f"{encode_basestring(k)}:{json_text(v)}" for k, v in value.items()]
+        return f"{{{','.join(members)}}}"
     return f"{value:f}" if isinstance(value, Decimal) else _ENCODE(value)

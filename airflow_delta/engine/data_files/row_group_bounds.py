@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.numpy_arrays import bool_array
 from airflow_delta.engine.arrow.parquet.decimals import decimal_of
+from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.data_files.conversion import MismatchError, converter
 from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumn
@@ -145,11 +146,17 @@ def _reader(stored: pa.DataType) -> Callable[[list[Any]], pa.Array] | None:
             [None if value is None else decimal_of(value, stored.scale) for value in raw], stored
         )
     if types.is_string(stored) or types.is_large_string(stored):
-        return lambda raw: pa.array(raw, pa.binary()).cast(pa.string()).cast(stored)
+        return lambda raw: array_of(raw, pa.binary()).cast(pa.string()).cast(stored)
     if types.is_timestamp(stored):
-        return lambda raw: pa.array(raw, pa.int64()).view(stored)
+        return lambda raw: array_of(raw, pa.int64()).view(stored)
     if types.is_date32(stored):
-        return lambda raw: pa.array(raw, pa.int32()).view(stored)
-    if types.is_integer(stored) or types.is_floating(stored) or types.is_boolean(stored):
+        return lambda raw: array_of(raw, pa.int32()).view(stored)
+    if types.is_boolean(stored):
+        return lambda raw: array_of(raw, stored)
+    if types.is_signed_integer(stored):
+        return lambda raw: array_of(raw, pa.int64()).cast(stored)
+    if types.is_float32(stored) or types.is_float64(stored):
+        return lambda raw: array_of(raw, pa.float64()).cast(stored)
+    if types.is_integer(stored) or types.is_floating(stored):
         return lambda raw: pa.array(raw, stored)
     return None

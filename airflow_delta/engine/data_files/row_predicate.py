@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import InvalidArgumentError
 
 __all__ = ["RowPredicate"]
@@ -30,8 +31,8 @@ class RowPredicate:
     """
 
     def __init__(self, expression: Any, columns: list[pa.Field], *, table: str) -> None:
-        # Importing it loads pandas. Scans without a predicate do without.
-        from pyarrow import acero
+        # Not pyarrow.acero, which loads the datasets of pyarrow, and these load pandas.
+        from pyarrow import _acero as acero
 
         self._acero = acero
         self._options = acero.ProjectNodeOptions([expression], [_MASK])
@@ -39,7 +40,7 @@ class RowPredicate:
         # without columns refers to no name.
         self.schema = pa.schema(columns or [pa.field(_MASK, pa.null())])
         try:
-            found = self._project(self.schema.empty_table()).type
+            found = self._project(pa.Table.from_batches([], self.schema)).type
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidArgumentError(
                 f"the predicate {expression} can't be evaluated on the columns of the table: {error}",
@@ -62,8 +63,8 @@ class RowPredicate:
         """
         found = self._project(pa.Table.from_batches([rows])).combine_chunks()
         if found.type == pa.null():
-            return pa.repeat(pa.scalar(False), len(found))
-        return found.fill_null(False)
+            return pa.repeat(scalar_of(False, pa.bool_()), len(found))
+        return found.fill_null(scalar_of(False, pa.bool_()))
 
     def _project(self, rows: pa.Table) -> pa.ChunkedArray:
         source = self._acero.Declaration("table_source", self._acero.TableSourceNodeOptions(rows))

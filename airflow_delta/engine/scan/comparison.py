@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.scan.bounds import Bounds
 from airflow_delta.engine.scan.literals import comparable
 from airflow_delta.engine.scan.masks import (
@@ -57,7 +58,7 @@ def _may_hold(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Mas
 
 def _compare(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     """Compare two bounds; null where the outcome is unknown."""
-    unknown = pa.scalar(None, pa.bool_())
+    unknown = scalar_of(None, pa.bool_())
     if left is None or right is None or not comparable(left.type, right.type):
         return unknown
     try:

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.python_arrays import scalar_of
+
 __all__ = ["Mask", "all_of", "any_of", "as_array", "known_true", "opposite", "true_unless_known"]
 
 Mask: TypeAlias = "bool | Any"
@@ -38,7 +40,7 @@ def any_of(masks: Iterable[Mask]) -> Mask:
 
 def as_array(mask: Mask, length: int) -> Any:
     """The mask as an array of booleans, with one entry per file."""
-    return pa.repeat(pa.scalar(mask), length) if isinstance(mask, bool) else mask
+    return pa.repeat(scalar_of(mask, pa.bool_()), length) if isinstance(mask, bool) else mask
 
 
 def opposite(mask: Mask) -> Mask:
@@ -57,6 +59,6 @@ def known_true(answer: Any) -> Mask:
 
 
 def _fill_unknown(answer: Any, *, unknown: bool) -> Mask:
-    filled = pc.fill_null(answer, unknown)
+    filled = pc.fill_null(answer, scalar_of(unknown, pa.bool_()))
     # The comparison of two constants is a scalar.
     return filled.as_py() if hasattr(filled, "as_py") else filled

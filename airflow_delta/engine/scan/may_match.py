@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.scan.bounds import UNBOUNDED, Bounds
 from airflow_delta.engine.scan.comparison import may_compare, same_value
@@ -63,7 +64,7 @@ def may_be(outcome: bool, node: Node, bounds: Mapping[SchemaPath, Bounds]) -> Ma
         case Literal(value):
             return _is(value, outcome)
         case Column():
-            return _comparison("==", node, Literal(pa.scalar(True)), outcome, bounds)
+            return _comparison("==", node, Literal(scalar_of(True, pa.bool_())), outcome, bounds)
         case _:
             return True
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.numpy_arrays import offsets_view
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveType
@@ -65,14 +66,17 @@ class PartitionColumn:
         parsed = [self._parse(text) for text in texts.dictionary.to_pylist()]
         invalid = [value is _INVALID for value in parsed]
         kept = [None if value is _INVALID else value for value in parsed]
-        values = pa.array(kept, self._arrow_type).take(texts.indices)
+        make = pa.array if pa.types.is_decimal(self._arrow_type) else array_of
+        values = make(kept, self._arrow_type).take(texts.indices)
         null = values.is_null()
         if any(invalid):
-            unclear = pc.fill_null(pa.array(invalid, pa.bool_()).take(texts.indices), False)
+            unclear = pc.fill_null(
+                array_of(invalid, pa.bool_()).take(texts.indices), scalar_of(False, pa.bool_())
+            )
             return Bounds(values, values, pc.or_(values.is_valid(), unclear), null)
         has_nan = pa.types.is_floating(self._arrow_type)
         if has_nan:
-            values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+            values = pc.if_else(pc.is_nan(values), scalar_of(None, values.type), values)
             has_nan = values.null_count != pc.sum(null).as_py()
         return Bounds(values, values, pc.invert(null), null, has_nan=has_nan)
 
@@ -105,11 +109,11 @@ def _map_values(maps: pa.MapArray, key: str) -> pa.StringArray:
         and bool((np.diff(offsets) == entries // rows).all())
     ):
         keys = maps.keys.slice(int(offsets[0]), entries)
-        found = pc.indices_nonzero(pc.equal(keys, key))
+        found = pc.indices_nonzero(pc.equal(keys, scalar_of(key, pa.string())))
         if len(found) == rows:
             index = np.frombuffer(found.buffers()[1], np.uint64, rows)
             if bool(
                 (index // np.uint64(entries // rows) == np.arange(rows, dtype=np.uint64)).all()
             ):
                 return maps.items.slice(int(offsets[0]), entries).take(found)
-    return pc.map_lookup(maps, key, "last")
+    return pc.map_lookup(maps, scalar_of(key, pa.string()), "last")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, STRIN
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "é", "offset": 1, "sizeInBytes": None}
+LATE = datetime(9999, 12, 31, 23, 59, 59, 999_999, timezone(timedelta(hours=1, seconds=1)))
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,10 @@ VECTOR = {"storageType": "u", "pathOrInlineDv": "é", "offset": 1, "sizeInBytes"
         (pa.int64(), [1, None, -(1 << 63), (1 << 63) - 1]),
         (pa.int32(), [1, None, -(1 << 31), (1 << 31) - 1]),
         (pa.float64(), [0.5, None]),
+        (pa.binary(), [b"a\x00", b"", None]),
+        (pa.date32(), [date(2026, 1, 31), None, date.min, date.max]),
+        (pa.timestamp("us"), [datetime(1969, 12, 31, 23, 59, 59, 999_999), None, datetime.max]),
+        (pa.timestamp("us", "UTC"), [datetime(1, 1, 1, tzinfo=timezone.utc), None, LATE]),
         (pa.bool_(), [True, None, False, *[True] * 9]),
         (STRING_MAP, [{"a": "1", "b": None}, None, {}, {"": ""}]),
         (STRING_MAP, [None]),

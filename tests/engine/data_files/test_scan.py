@@ -23,6 +23,7 @@ from airflow_delta.engine import (
 )
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from tests.deep import deep_but_for
+from tests.house.test_layers import loaded_after
 from tests.row_tables import RowTable, bag, random_table
 
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -176,6 +177,24 @@ def test_a_predicate_that_fails_on_a_row_names_the_file(tmp_path: Path) -> None:
     predicate = pc.field("text").cast(pa.int64()) == 1
     with pytest.raises(InvalidArgumentError, match="can't be evaluated on a row of the data file"):
         snapshot.to_arrow(predicate=predicate)
+
+
+PREDICATES = [
+    "id >= 0 AND text >= '' AND d < 1e9 AND q IN (1, 2) AND n IS NOT NULL",
+    "day > '1990-01-01' OR at < '2026-01-31T12:00:00Z' OR NOT (ok AND text LIKE 'a%')",
+    [("q", "in", [1, 2]), ("text", "!=", "a")],
+]
+
+
+def test_predicates_do_not_load_pandas(tmp_path: Path) -> None:
+    table = made(tmp_path, "none, partitioned", 0).table
+    assert "pandas" not in loaded_after(
+        f"""
+from airflow_delta.engine import DeltaTable
+for predicate in {PREDICATES!r}:
+    DeltaTable({table.uri!r}).snapshot().to_arrow(predicate=predicate)
+"""
+    )
 
 
 def test_dictionaries_inside_lists_are_read_as_texts(tmp_path: Path) -> None:

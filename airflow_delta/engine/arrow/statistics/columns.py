@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.arrow.statistics.parse import parse_stats_array
 from airflow_delta.engine.arrow.statistics.parsed import parsed_leaves
 from airflow_delta.engine.arrow.statistics.typed import bound_type
@@ -106,8 +106,8 @@ class StatisticsColumns:
         self, stats: pa.StructArray, records: pa.Array, path: SchemaPath, data_type: DataType
     ) -> ColumnStatistics:
         nulls = _leaf(stats, ("nullCount", *path), pa.int64())
-        all_null = pc.fill_null(pc.equal(nulls, records), False)
-        none_null = pc.fill_null(pc.equal(nulls, 0), False)
+        all_null = pc.fill_null(pc.equal(nulls, records), _FALSE)
+        none_null = pc.fill_null(pc.equal(nulls, _ZERO), _FALSE)
         raw_type = _raw_type(data_type)
         if raw_type is None:
             return ColumnStatistics(None, None, all_null, none_null)
@@ -116,10 +116,9 @@ class StatisticsColumns:
             for name in ("minValues", "maxValues")
         )
         low, high = _widen(low, high, data_type)
-        contradiction = pc.fill_null(pc.greater(low, high), False)
+        contradiction = pc.fill_null(pc.greater(low, high), _FALSE)
         if pc.any(contradiction).as_py():
-            low = pc.if_else(contradiction, pa.scalar(None, low.type), low)
-            high = pc.if_else(contradiction, pa.scalar(None, high.type), high)
+            low, high = _null_where(contradiction, low), _null_where(contradiction, high)
         return ColumnStatistics(low, high, all_null, none_null)
 
 
@@ -247,6 +246,7 @@ def _double_error(bound: pa.Array, scale: int) -> pa.Array:
 _ZERO, _MILLISECOND, _EARLIEST, _LATEST = array_of(
     [0, 1000, -(2**63) + 1000, 2**63 - 1 - 1000], pa.int64()
 )
+_FALSE = scalar_of(False, pa.bool_())
 
 
 def _timestamp_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -266,7 +266,7 @@ def _parse_times(texts: pa.StringArray, type_: pa.DataType) -> pa.Array:
         # A loop over the distinct texts of a slice with an invalid one.
         distinct = texts.dictionary_encode()
         values = [_parse_or_null(text, type_) for text in distinct.dictionary]
-        return pa.array(values, type_).take(distinct.indices)
+        return array_of(values, type_).take(distinct.indices)
 
 
 def _parse_or_null(text: pa.StringScalar, type_: pa.DataType) -> Any:
@@ -277,7 +277,7 @@ def _parse_or_null(text: pa.StringScalar, type_: pa.DataType) -> Any:
 
 
 def _null_where(condition: pa.Array, values: pa.Array) -> pa.Array:
-    return pc.if_else(condition, pa.scalar(None, values.type), values)
+    return pc.if_else(condition, scalar_of(None, values.type), values)
 
 
 _BOUNDS: dict[str, Callable[[pa.Array, pa.Array], tuple[pa.Array, pa.Array]]] = {

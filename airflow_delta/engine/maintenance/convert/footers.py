@@ -42,6 +42,7 @@ from airflow_delta.engine.storage.file_access import FileAccess
 __all__ = ["SourceFiles", "read_source_files"]
 
 _BATCH = 4096
+_TAIL = 64 << 10
 _REQUESTS = 32
 
 # Arrow's errors for a file that isn't Parquet, or is damaged. Those of the storage have other types.
@@ -188,8 +189,11 @@ class _Reader:
         path, size, _ = listed
         storage, name = self._access.locate(resolve(self._table, encode_path(path)))
         with self._errors(path), storage.open(name, size=size) as source:
+            # Arrow reads as much at the end of a file anyway, but piece by piece, each through Python.
             file = pq.ParquetFile(
-                source, coerce_int96_timestamp_unit="us", arrow_extensions_enabled=False
+                pa.BufferReader(source.read()) if size <= _TAIL else source,
+                coerce_int96_timestamp_unit="us",
+                arrow_extensions_enabled=False,
             )
             return listed, file.metadata, file.schema_arrow
 

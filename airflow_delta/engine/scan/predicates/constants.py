@@ -26,6 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveType
 from airflow_delta.engine.scan.predicates.nodes import Constant
 
@@ -82,16 +83,16 @@ def typed(constant: Constant, data_type: DataType) -> pa.Scalar | str:
 
 
 def set_of(scalars: list[pa.Scalar], data_type: DataType) -> pa.Array:
-    """Convert constants to values of a column, without those that the column can't have."""
+    """Convert constants, at least one, to values of a column, without those that the column can't have."""
     if family(data_type) != "number":
-        return pa.array([each.as_py() for each in scalars], scalars[0].type if scalars else None)
+        return array_of([each.as_py() for each in scalars], scalars[0].type)
     values = [each.as_py() for each in scalars]
     if isinstance(data_type, PrimitiveType) and data_type.name in _FLOATS:
-        return pa.array([float(value) for value in values], pa.float64())
+        return array_of([float(value) for value in values], pa.float64())
     exact = [Decimal(value) for value in values if math.isfinite(value)]
     if isinstance(data_type, PrimitiveType):
         whole = (int(value) for value in exact if value == value.to_integral_value())
-        return pa.array([value for value in whole if -(2**63) <= value < 2**63], pa.int64())
+        return array_of([value for value in whole if -(2**63) <= value < 2**63], pa.int64())
     assert isinstance(data_type, DecimalType)
     type_ = pa.decimal128(data_type.precision, data_type.scale)
     return pa.array([value for value in exact if _fits(value, type_)], type_)
@@ -107,16 +108,16 @@ def _scalar(constant: Constant, kind: str, data_type: DataType) -> pa.Scalar:
         case "boolean":
             known = {"true": True, "false": False}
             found = known.get(value.lower()) if isinstance(value, str) else value
-            return pa.scalar(_of_type(found, bool), pa.bool_())
+            return scalar_of(_of_type(found, bool), pa.bool_())
         case "string":
-            return pa.scalar(_of_type(value, str), pa.string())
+            return scalar_of(_of_type(value, str), pa.string())
         case "binary":
-            return pa.scalar(bytes(_of_type(value, bytes | bytearray)), pa.binary())
+            return scalar_of(bytes(_of_type(value, bytes | bytearray)), pa.binary())
         case "date":
-            return pa.scalar(_day(value), pa.date32())
+            return scalar_of(_day(value), pa.date32())
         case _:
             zone = "UTC" if kind == "timestamp" else None
-            return pa.scalar(_time(value, has_zone=zone is not None), pa.timestamp("us", zone))
+            return scalar_of(_time(value, has_zone=zone is not None), pa.timestamp("us", zone))
 
 
 def _of_type(value: Any, kind: Any) -> Any:
@@ -135,18 +136,18 @@ def _number(value: Any, data_type: DataType) -> pa.Scalar:
     if isinstance(value, Decimal) and not value.is_finite():
         raise _WrongTypeError
     if isinstance(data_type, PrimitiveType) and data_type.name in _FLOATS:
-        return pa.scalar(float(value), pa.float64())
+        return scalar_of(float(value), pa.float64())
     if isinstance(value, float):
         # Integers compare exactly with a whole number.
         if not value.is_integer() or abs(value) >= _FAR:
-            return pa.scalar(value, pa.float64())
+            return scalar_of(value, pa.float64())
         value = int(value)
     if isinstance(data_type, DecimalType):
         type_ = pa.decimal128(data_type.precision, data_type.scale)
         if _fits(Decimal(value), type_):
             return pa.scalar(Decimal(value), type_)
     if isinstance(value, int) and -(2**63) <= value < 2**63:
-        return pa.scalar(value, pa.int64())
+        return scalar_of(value, pa.int64())
     return _own_decimal(Decimal(value))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.schema import BOOLEAN, STRING, DataType, StructType
 from airflow_delta.engine.scan.columns import find_column
@@ -85,7 +86,7 @@ class _Converter:
             case Constant(value):
                 if not (value is None or isinstance(value, bool)):
                     raise self._refusal(f"the constant {value!r} is neither true nor false", None)
-                return pc.scalar(value is not None and value is not negated)
+                return _truth(value is not None and value is not negated)
 
     def _comparison(self, node: Comparison, *, negated: bool) -> pc.Expression:
         match node.left, node.right:
@@ -96,9 +97,9 @@ class _Converter:
             case Constant() as constant, Column() as column:
                 outcome = self._with_constant(_MIRRORED[node.operator], column, constant)
             case left, right:
-                return pc.scalar(self._constants(node.operator, left, right, negated=negated))
+                return _truth(self._constants(node.operator, left, right, negated=negated))
         if outcome is None:  # A comparison with NULL is null, and so is its negation.
-            return pc.scalar(False)
+            return _truth(False)
         # The opposite operator would be wrong: for NaN neither of the two may be true.
         return ~outcome if negated else outcome
 
@@ -140,11 +141,11 @@ class _Converter:
         scalars = [self._typed(path, data_type, constant) for constant in known]
         field = pc.field(*path)
         if not negated:
-            return field.isin(set_of(scalars, data_type)) if scalars else pc.scalar(False)
+            return field.isin(set_of(scalars, data_type)) if scalars else _truth(False)
         if has_null:  # The value may be that NULL, so the outcome isn't true.
-            return pc.scalar(False)
+            return _truth(False)
         if not scalars:
-            return pc.scalar(True)
+            return _truth(True)
         return field.is_valid() & ~field.isin(set_of(scalars, data_type))
 
     def _like(self, node: Like, *, negated: bool) -> pc.Expression:
@@ -155,13 +156,13 @@ class _Converter:
             )
         field = pc.field(*path)
         if node.is_whole:
-            outcome = field == node.prefix
+            outcome = field == scalar_of(node.prefix, pa.string())
         elif not node.prefix:
-            return pc.scalar(False) if negated else field.is_valid()
+            return _truth(False) if negated else field.is_valid()
         else:
             end = _after(node.prefix)
-            outcome = field >= node.prefix
-            outcome = outcome if end is None else outcome & (field < end)
+            outcome = field >= scalar_of(node.prefix, pa.string())
+            outcome = outcome if end is None else outcome & (field < scalar_of(end, pa.string()))
         return ~outcome if negated else outcome
 
     def _boolean_column(self, column: Column, *, negated: bool) -> pc.Expression:
@@ -208,6 +209,11 @@ class _Converter:
     def _refusal(self, problem: str, path: Sequence[str] | None) -> InvalidArgumentError:
         facts = {} if path is None else {"column": ".".join(path)}
         return InvalidArgumentError(f"predicate: {problem}", table=self._table, **facts)
+
+
+def _truth(value: bool) -> pc.Expression:
+    """A constant expression."""
+    return pc.scalar(scalar_of(value, pa.bool_()))
 
 
 def _join(parts: list[pc.Expression], *, all_of: bool) -> pc.Expression:
