@@ -4,6 +4,10 @@ VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
+# Images of containers often set it. The tests start hundreds of processes of Python: each would compile all that
+# it imports, which takes longer than to run it, if Airflow is among that.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-deep setup java azurite delta-spark hadoop-aws postgres check lint types layers golden docs bench pins clean
 
 demo: setup
