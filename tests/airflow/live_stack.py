@@ -1,4 +1,4 @@
-"""A whole Airflow, with an API server, a scheduler, a DAG processor and a triggerer, on SQLite.
+"""A whole Airflow (API server, scheduler, DAG processor, triggerer) on SQLite or PostgreSQL.
 
 Its database is its own: rows that ``airflow dags test`` leaves behind would start triggers here.
 """
@@ -9,14 +9,15 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import NullPool, create_engine, text
 
 __all__ = ["LiveStack", "live_stack"]
 
@@ -31,6 +32,8 @@ class LiveStack:
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
         self._home = home
         self._environment = {**os.environ, **environment}
+        url = self._environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+        self._database = create_engine(url, poolclass=NullPool)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, service: str) -> None:
@@ -57,13 +60,20 @@ class LiveStack:
 
     def prepare(self) -> None:
         """Make the database."""
-        subprocess.run(
-            [sys.executable, "-m", "airflow", "db", "migrate"],
+        self.run("db", "migrate")
+
+    def run(self, *arguments: str) -> None:
+        """Run a command of Airflow's command line to its end."""
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *arguments],
             env=self._environment,
             cwd=self._home,
-            check=True,
-            capture_output=True,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
+        assert done.returncode == 0, f"{arguments}: {done.stdout[-4000:]}"
 
     def stop(self) -> None:
         """End everything."""
@@ -72,24 +82,22 @@ class LiveStack:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Ask the database."""
-        path = f"file:{self._home}/airflow.db?mode=ro"
-        with closing(sqlite3.connect(path, uri=True, timeout=60)) as database:
-            return database.execute(query).fetchall()
+        with self._database.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(query))]
 
     @property
     def events(self) -> list[dict[str, Any]]:
         """The payloads of the events of watchers, in the order of time."""
         rows = self.rows("SELECT extra FROM asset_event ORDER BY id")
-        return [json.loads(extra)["payload"] for (extra,) in rows]
+        return [_decoded(extra)["payload"] for (extra,) in rows]
 
-    def results(self, task_id: str) -> list[Any]:
-        """What a task has returned in all runs."""
+    def results(self, task_id: str, *, runs: str = "%") -> list[Any]:
+        """What a task has returned in all runs, or in those whose ids are like a pattern."""
         rows = self.rows(
-            f"SELECT value FROM xcom WHERE task_id = '{task_id}' AND key = 'return_value'"
+            f"SELECT value FROM xcom WHERE task_id = '{task_id}' AND key = 'return_value' "
+            f"AND run_id LIKE '{runs}'"
         )
-        found = [value if isinstance(value, str) else value.decode() for (value,) in rows]
-        values = [json.loads(value) for value in found]
-        return [json.loads(value) if isinstance(value, str) else value for value in values]
+        return [_decoded(value) for (value,) in rows]
 
     def wait(self, what: str, is_so: Callable[[], bool]) -> None:
         """Wait until something is so; a service that has ended is an error."""
@@ -107,13 +115,23 @@ class LiveStack:
         return (self._home / f"{service}.log").read_text(errors="replace")[-4000:]
 
 
+def _decoded(value: Any) -> Any:
+    """A value of a column of JSON, which may be JSON in JSON, and which some drivers decode themselves."""
+    while isinstance(value, str | bytes):
+        value = json.loads(value)
+    return value
+
+
 @contextmanager
-def live_stack(home: Path, dag: Path, **environment: str) -> Iterator[LiveStack]:
+def live_stack(
+    home: Path, dag: Path, *, database: str | None = None, **environment: str
+) -> Iterator[LiveStack]:
     """Start an Airflow with one DAG file.
 
     Args:
         home: an empty folder for everything that it writes.
         dag: the file.
+        database: the URL of an empty database, whose driver must be an asynchronous one, too; None: SQLite.
         environment: more variables of its processes.
     """
     dags = home / "dags"
@@ -136,7 +154,8 @@ def live_stack(home: Path, dag: Path, **environment: str) -> Iterator[LiveStack]
             "AIRFLOW__CORE__FERNET_KEY": "",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database or f"sqlite:///{home}/airflow.db",
+            **({"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": database} if database else {}),
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(port),
             "AIRFLOW__API__WORKERS": "1",

@@ -14,6 +14,7 @@ import pytest
 import airflow_delta
 from tests.airflow.lineage.captured_events import CapturedEvents
 from tests.airflow.live_stack import LiveStack, live_stack
+from tests.postgres_server import new_database
 
 pytestmark = pytest.mark.deep
 
@@ -48,7 +49,10 @@ def begun(stack: LiveStack) -> bool:
     return bool(stack.rows("SELECT 1 FROM asset_state_store"))
 
 
-def test_the_versions_that_others_commit_start_runs_that_read_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "kills"), [("sqlite", 1), ("postgresql", 5)])
+def test_the_versions_that_others_commit_start_runs_that_read_them(
+    tmp_path: Path, kind: str, kills: int
+) -> None:
     table = tmp_path / "sales"
     write(table, 1)
     transport = {"type": "file", "log_file_path": str(tmp_path / "lineage"), "append": True}
@@ -57,32 +61,26 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(tmp_path: Pat
         "DELTA_EVENTS_POLL_INTERVAL": "2",
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
     }
-    with live_stack(tmp_path / "airflow", EXAMPLE, **settings) as stack:
+    database = new_database() if kind == "postgresql" else None
+    with live_stack(tmp_path / "airflow", EXAMPLE, database=database, **settings) as stack:
         stack.wait("the watch", lambda: begun(stack))
         write(table, 1)
         stack.wait("the first run", lambda: bool(stack.results("report")))
         assert stack.results("report") == [{"after_version": 0, "version": 1}]
-        # Events of OpenLineage come from processes that the tasks fork, the last one after their end.
-        lineage = CapturedEvents(tmp_path / "lineage")
-        stack.wait("the lineage", lambda: bool(lineage.inputs("pin", "COMPLETE")))
-        # On a busy machine Airflow may need another try.
-        pinned = lineage.inputs("pin", "COMPLETE")[0]
-        assert pinned["name"] == str(table)
-        assert pinned["facets"]["version"] == {"datasetVersion": "1"}
-        assert pinned["facets"]["schema"] == {"fields": [{"name": "id", "type": "long"}]}
         (event,) = stack.events
         assert event["table_uri"] == f"file://{table}"
         assert (event["operation"], event["table_change"]) == ("WRITE", None)
+        check_lineage(stack, CapturedEvents(tmp_path / "lineage"), table)
 
         newest = 1
-        for _ in range(2):
-            write(table, 10)
+        for _ in range(kills):
+            write(table, 20)
             stack.kill("triggerer")
-            write(table, 10)
+            write(table, 20)
             stack.start("triggerer")
-            newest += 20
+            newest += 40
             # Killed again as soon as it has reported something, before it stores its mark.
-            stack.wait("an event", lambda least=newest - 10: stack.events[-1]["version"] >= least)
+            stack.wait("an event", lambda least=newest - 20: stack.events[-1]["version"] >= least)
         every = set(range(1, newest + 1))
         stack.wait("the events", lambda: covered(stack.events) >= every)
         # Airflow may hold the events of a burst back until the next one.
@@ -90,7 +88,20 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(tmp_path: Pat
             write(table, 1)
             stack.wait("the next event", lambda v=version: v in covered(stack.events))  # type: ignore[misc]
         stack.wait("the runs", lambda: covered(stack.results("report")) >= every)
-        starts = [event["after_version"] for event in stack.events]
-        assert starts == sorted(starts)
+        # A killed triggerer may have reported versions and not stored that it has: they are reported again.
+        reported = 0
+        for event in stack.events:
+            assert event["after_version"] <= reported
+            reported = max(reported, event["version"])
         states = {state for (state,) in stack.rows("SELECT state FROM dag_run")}
         assert states <= {"success", "running", "queued"}
+
+
+def check_lineage(stack: LiveStack, lineage: CapturedEvents, table: Path) -> None:
+    """Check what the task that pins has reported. Its last event comes from a process after its end."""
+    stack.wait("the lineage", lambda: bool(lineage.inputs("pin", "COMPLETE")))
+    # On a busy machine Airflow may need another try.
+    pinned = lineage.inputs("pin", "COMPLETE")[0]
+    assert pinned["name"] == str(table)
+    assert pinned["facets"]["version"] == {"datasetVersion": "1"}
+    assert pinned["facets"]["schema"] == {"fields": [{"name": "id", "type": "long"}]}

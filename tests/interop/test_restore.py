@@ -147,22 +147,22 @@ def test_what_we_restore_is_what_delta_spark_restores(
         assert compared(ours) == compared(its), version
         assert files(ours) == files(its), version
         assert commit(ours) == commit(its), version
-        assert rows(ours, delta_spark) == rows(its, delta_spark), version
+        found = rows(ours, delta_spark)
+        assert found == rows(its, delta_spark), version
         former = f"(SELECT * FROM delta.`{ours}` VERSION AS OF {version})"
-        assert delta_spark.sql(f"SELECT count(*) AS n FROM {former}") == [
-            {"n": len(rows(ours, delta_spark))}
-        ]
+        assert delta_spark.sql(f"SELECT count(*) AS n FROM {former}") == [{"n": len(found)}]
 
     for root in (its, ours):
         delta_spark.sql(last.replace("T!", f"delta.`{root}`"))
-    assert rows(ours, delta_spark) == rows(its, delta_spark)
+    found = rows(ours, delta_spark)
+    assert found == rows(its, delta_spark)
     if FEED in clauses:
         first = len(steps) + 1
         assert changes(ours, first, delta_spark) == changes(its, first, delta_spark)
     if case not in UNREAD_BY_DELTALAKE:
         peer = deltalake.DeltaTable(str(ours))
         query = deltalake.QueryBuilder().register("t", peer).execute("SELECT * FROM t")
-        assert query.read_all().num_rows == len(rows(ours, delta_spark))
+        assert query.read_all().num_rows == len(found)
 
 
 def test_what_deltalake_has_changed_is_brought_back(sales_copy: Path) -> None:

@@ -23,9 +23,7 @@ from tests.memory_server import MEMORY_SERVER, memory_server
 from tests.object_stores import new_place
 from tests.races.worker import Worker, open_table
 
-WRITERS, APPENDS = 8, 100
-# The server of the tests takes its time: 800 commits to it are two minutes, and no more of a race.
-APPENDS_TO_S3 = 50
+WRITERS, APPENDS = 8, 50
 SLOW_CLOCK_MS = 5 * 60_000
 SCHEMA = StructType((StructField("id", PrimitiveType("long"), nullable=True),))
 
@@ -54,13 +52,12 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Locatio
 
 def test_every_append_is_there_once(writers: list[Worker], location: Location) -> None:
     root, options = location
-    appends = APPENDS_TO_S3 if root.startswith("s3:") else APPENDS
     table = open_table(root, options)
     create_table(table.storage, SCHEMA, properties={"delta.enableInCommitTimestamps": "true"})
     for number, writer in enumerate(writers):
         # The clock of one of them is five minutes slow.
         behind_ms = SLOW_CLOCK_MS if number == 0 else 0
-        task = {"task": "append", "writer": f"w{number}", "count": appends, "behind_ms": behind_ms}
+        task = {"task": "append", "writer": f"w{number}", "count": APPENDS, "behind_ms": behind_ms}
         writer.send(root, [task], options=options)
     answers = [answer for writer in writers for answer in writer.answers()]
     assert not [answer for answer in answers if isinstance(answer, dict)]
@@ -70,7 +67,7 @@ def test_every_append_is_there_once(writers: list[Worker], location: Location) -
         for number, answer in enumerate(answers)
         for append, (version, _) in enumerate(answer)
     }
-    assert sorted(appended) == [*range(1, WRITERS * appends + 1)]
+    assert sorted(appended) == [*range(1, WRITERS * APPENDS + 1)]
     # They did race.
     assert any(attempts > 1 for answer in answers for _, attempts in answer)
     check_log(table, appended)

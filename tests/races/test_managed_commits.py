@@ -16,6 +16,7 @@ import pytest
 from airflow_delta.engine import DeltaTable, Snapshot
 from airflow_delta.engine.errors import CommitOutcomeUnknownError, CommitOwnerUnavailableError
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+from tests.deep import deep_but_for
 from tests.faulty_storage import Crash, Fault, How
 from tests.races.stepped_world import (
     Steps,
@@ -47,7 +48,7 @@ def managed(steps: Steps, policy: str, appends: int = 2, *, thorough: bool = Tru
     return World(steps, plain_files(), thorough=thorough).managed(policy, appends)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", deep_but_for(POLICIES, "on-request"))
 def test_writers_interrupt_each_other(policy: str, use: Use) -> None:
     for steps in each_schedule(firsts=[0]):
         use(steps)
@@ -58,7 +59,7 @@ def test_writers_interrupt_each_other(policy: str, use: Use) -> None:
             world.check({"a": a, "b": b})
 
 
-@pytest.mark.parametrize("policy", ["1", "on-request", "direct"])
+@pytest.mark.parametrize("policy", deep_but_for(["1", "on-request", "direct"], "direct"))
 def test_commits_interrupt_each_other_again(policy: str, use: Use) -> None:
     """Each of them in the middle, when the other one goes on."""
     for steps in each_schedule(twice=True, firsts=[0]):
@@ -69,7 +70,7 @@ def test_commits_interrupt_each_other_again(policy: str, use: Use) -> None:
             world.check({"a": a, "b": b})
 
 
-@pytest.mark.parametrize("policy", ["2", "on-request"])
+@pytest.mark.parametrize("policy", deep_but_for(["2", "on-request"], "on-request"))
 def test_a_writer_and_a_backfill_interrupt_each_other(policy: str, use: Use) -> None:
     for steps in each_schedule():
         use(steps)
@@ -81,7 +82,7 @@ def test_a_writer_and_a_backfill_interrupt_each_other(policy: str, use: Use) -> 
             world.check({"a": a})
 
 
-@pytest.mark.parametrize("policy", ["1", "on-request"])
+@pytest.mark.parametrize("policy", deep_but_for(["1", "on-request"], "on-request"))
 def test_a_commit_and_a_backfill_interrupt_each_other_again(policy: str, use: Use) -> None:
     for steps in each_schedule(twice=True):
         use(steps)
@@ -145,7 +146,7 @@ def test_a_reader_is_interrupted_by_a_backfill(use: Use) -> None:
             world.check({})
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", deep_but_for(POLICIES, "on-request"))
 def test_a_writer_dies_before_another_one_comes(policy: str, use: Use) -> None:
     """L14e: what was ratified is a version, however far its writer has come with it."""
     met = set()
@@ -222,7 +223,7 @@ UNKNOWN = [
 """Where the client may not learn what has come of its commit."""
 
 
-@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("lost", deep_but_for(LOST, "two answers", UNKNOWN[1]))
 def test_a_ratification_is_not_heard_of(lost: str, use: Use) -> None:
     """L14f: the request is repeated, others commit and backfill at any time; nothing is there twice."""
     for steps in each_schedule():
@@ -242,7 +243,7 @@ def test_a_ratification_is_not_heard_of(lost: str, use: Use) -> None:
             assert lost != "all requests" or "a" not in made
 
 
-@pytest.mark.parametrize("lost", ["one answer", *UNKNOWN])
+@pytest.mark.parametrize("lost", deep_but_for(["one answer", *UNKNOWN], UNKNOWN[1]))
 def test_who_tries_again_has_committed_once(lost: str, use: Use) -> None:
     """L14f, with the remedy for an unknown outcome: the same transaction identifier again."""
 

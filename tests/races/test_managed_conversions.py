@@ -27,6 +27,7 @@ from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.engine.transaction.conversion import ConversionResult
 from airflow_delta.engine.transaction.creation import create_table
+from tests.deep import deep_but_for
 from tests.faulty_storage import Crash, Fault, FaultyStorage, How
 from tests.races.stepped_world import (
     OWNER,
@@ -79,7 +80,7 @@ def standings(world: World) -> dict[str, list[Standing]]:
 # From the file system to an owner.
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", deep_but_for(POLICIES, "on-request"))
 def test_an_append_and_a_conversion_interrupt_each_other(policy: str, use: Use) -> None:
     """L14g: the append is first, or it finds the table changed, or goes to the owner."""
     met: Counter[str] = Counter()
@@ -111,7 +112,7 @@ def test_a_commit_and_a_conversion_interrupt_each_other_again(use: Use) -> None:
     assert met.keys() == {"before", "ProtocolChangedError"}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", deep_but_for(POLICIES, "on-request"))
 def test_a_conversion_dies_before_others_come(policy: str, use: Use) -> None:
     """At each of its steps; then a commit goes to where it belongs, and so does the table at last."""
     met = set()
@@ -272,7 +273,7 @@ def test_a_creation_dies_before_another_one_comes(second: str | None, use: Use) 
 # From an owner to the file system.
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", deep_but_for(POLICIES, "on-request"))
 def test_an_append_and_a_release_interrupt_each_other(policy: str, use: Use) -> None:
     """L14h: with commits that aren't backfilled when it begins."""
     met: Counter[str] = Counter()
@@ -304,7 +305,7 @@ def test_a_commit_and_a_release_interrupt_each_other_again(use: Use) -> None:
     assert met.keys() == {"before", "ProtocolChangedError"}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", deep_but_for(POLICIES, "on-request"))
 def test_a_backfill_and_a_release_interrupt_each_other(policy: str, use: Use) -> None:
     for steps in each_schedule():
         use(steps)
@@ -317,7 +318,7 @@ def test_a_backfill_and_a_release_interrupt_each_other(policy: str, use: Use) ->
             world.check({})
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", deep_but_for(POLICIES, "on-request"))
 def test_two_releases_interrupt_each_other(policy: str, use: Use) -> None:
     met: Counter[str] = Counter()
     for steps in each_schedule(firsts=[0]):
@@ -339,7 +340,7 @@ COMERS: dict[str, Callable[[DeltaTable], object]] = {
 }
 
 
-@pytest.mark.parametrize("policy", ["1", "on-request"])
+@pytest.mark.parametrize("policy", deep_but_for(["1", "on-request"], "on-request"))
 @pytest.mark.parametrize("comer", COMERS)
 def test_a_release_dies_before_others_come(comer: str, policy: str, use: Use) -> None:
     """L14h: what was ratified counts, and the next client completes it."""
@@ -372,7 +373,7 @@ def releases(world: World) -> int:
     return sum(b'"DROP FEATURE"' in commit for commit in world.truth())
 
 
-@pytest.mark.parametrize("policy", ["1", "on-request"])
+@pytest.mark.parametrize("policy", deep_but_for(["1", "on-request"], "on-request"))
 def test_two_finish_a_release_and_go_on(policy: str, use: Use) -> None:
     """It was ratified and never backfilled; they don't know of each other."""
     for steps in each_schedule(firsts=[0]):
@@ -397,7 +398,7 @@ def left_unfinished(world: World) -> None:
 # There and back.
 
 
-@pytest.mark.parametrize("policy", ["1", "on-request"])
+@pytest.mark.parametrize("policy", deep_but_for(["1", "on-request"], "on-request"))
 def test_a_conversion_meets_a_release(policy: str, use: Use) -> None:
     """Of a managed table: it is left alone before the release, and given away again after it."""
     met: Counter[str] = Counter()

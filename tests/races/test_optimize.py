@@ -34,7 +34,7 @@ from airflow_delta.engine.transaction.file_rows import add_actions
 from tests.deep import deep_but_for
 from tests.stepping import SteppedStorage, Turns, stepped_engine
 
-SEEDS, BLOCKS = 200, 20
+SEEDS, BLOCKS = 100, 10
 
 SCHEMA = StructType(
     (StructField("id", LONG), StructField("value", LONG), StructField("part", STRING))

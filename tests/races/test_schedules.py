@@ -1,4 +1,4 @@
-"""Transactions in thousands of interleavings, storage call by storage call, against a serial model.
+"""Transactions in a thousand interleavings, storage call by storage call, against a serial model.
 
 Each seed gives a table, two or three writers with a transaction or two, and the order in which their
 calls of the storage take effect. Some calls lose their answer. A failure names the seed, which reproduces
@@ -25,7 +25,7 @@ from tests.races.serial_model import problems
 from tests.stepping import SteppedStorage, Turns, stepped_engine
 from tests.table_builder import MemoryTable, state_of
 
-SEEDS, BLOCKS = 2000, 8
+SEEDS, BLOCKS = 1000, 4
 Use = Callable[[Turns], None]
 
 

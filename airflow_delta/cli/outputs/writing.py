@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
+from airflow_delta.results import FileCount, OptimizePlanResult
+
 __all__ = [
     "BackfillReport",
     "CheckpointReport",
@@ -97,23 +99,6 @@ class ConvertReport(TypedDict):
     dry_run: bool
 
 
-class _OptimizePlan(TypedDict):
-    version: int
-    files: int
-    bytes: int
-    new_files: int
-    partitions: int
-    deleted_rows: int
-    live_files: int
-    postponed_files: int
-    min_file_size: int
-    max_file_size: int
-    z_order_by: list[str]
-    cluster_by: list[str]
-    full: bool
-    reason: str | None
-
-
 class OptimizeReport(_Report):
     """Output of ``optimize``."""
 
@@ -124,12 +109,7 @@ class OptimizeReport(_Report):
     bytes_added: int
     files_copied: int
     files_lost: int
-    plan: _OptimizePlan
-
-
-class _FileCount(TypedDict):
-    files: int
-    bytes: int
+    plan: OptimizePlanResult
 
 
 class VacuumReport(_Report):
@@ -140,7 +120,7 @@ class VacuumReport(_Report):
     cutoff: str
     files: int
     bytes: int
-    by_kind: dict[str, _FileCount]
+    by_kind: dict[str, FileCount]
     examples: list[str]
     num_deleted: int
     bytes_deleted: int

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.engine.data_files.footer_statistics import json_text
 from airflow_delta.engine.deletion_vectors.write import write_deletion_vectors
 from airflow_delta.engine.errors import InvalidTableError
-from airflow_delta.engine.model.paths import resolve
+from airflow_delta.spark.reader.data_files import read_footer
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.rewrite.files import FileRewriter
 from airflow_delta.spark.writer.log_actions import live_files
@@ -125,11 +124,11 @@ def remove_rows(
         had = sum(number in former for number in kept.to_pylist())
         _add_with_vectors(table, target, others, deleted, new_files)
         return replace(result, num_vectors_added=others.num_rows, num_vectors_updated=had)
-    rewritten = FileRewriter(spark, table, target.base).rewrite(
-        others, deleted=deleted, directory=new_files.new_directory()
-    )
     added = [
-        replace(successor, data_change=True) for file in rewritten for successor in file.successors
+        replace(file, data_change=True)
+        for file in _rewritten(
+            FileRewriter(spark, table, target.base), target, others, deleted, new_files
+        )
     ]
     target.transaction.add_files(added)
     stay = [counts[number] - len(merged[number]) for number in kept.to_pylist()]
@@ -143,21 +142,30 @@ def remove_rows(
     )
 
 
+def _rewritten(
+    rewriter: FileRewriter,
+    target: WriteTarget,
+    files: pa.Table,
+    deleted: Mapping[int, BitMap64],
+    new_files: NewFiles,
+) -> list[AddFile]:
+    """Write files without some rows; see `FileRewriter`."""
+    directory = new_files.new_directory()
+    if not target.partition_by:
+        return rewriter.rewrite_together(files, deleted=deleted, directory=directory)
+    rewritten = rewriter.rewrite(files, deleted=deleted, directory=directory)
+    return [successor for file in rewritten for successor in file.successors]
+
+
 def _row_counts(table: DeltaTable, files: pa.Table) -> list[int]:
     """The rows of each file, also deleted ones: by its statistics, or by its footer."""
     counts = num_records(files["stats"]).to_pylist()
     return [
-        int(_footer(table, path, size).num_rows) if count is None else count
+        int(read_footer(table, path, size).num_rows) if count is None else count
         for count, path, size in zip(
             counts, files["path"].to_pylist(), files["size"].to_pylist(), strict=True
         )
     ]
-
-
-def _footer(table: DeltaTable, path: str, size: int) -> Any:
-    storage, name = table.file_access.locate(resolve(table.storage.root, path))
-    with storage.open(name, size=size) as file:
-        return pq.read_metadata(file)
 
 
 def _add_with_vectors(
@@ -200,7 +208,7 @@ def _wide_statistics(table: DeltaTable, add: AddFile) -> str:
     if stats.get("numRecords") is None:
         # Deletion vectors need it. The footer's bounds aren't used: another writer may have written the
         # columns in another order.
-        stats["numRecords"] = int(_footer(table, add.path, add.size).num_rows)
+        stats["numRecords"] = int(read_footer(table, add.path, add.size).num_rows)
     if add.deletion_vector is not None and stats.get("tightBounds", True):
         live = stats["numRecords"] - add.deletion_vector.cardinality
         stats["nullCount"] = _physical_nulls(stats.get("nullCount", {}), live, stats["numRecords"])

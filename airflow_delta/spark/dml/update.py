@@ -6,8 +6,8 @@
    (`assignments`, `new_versions`). They keep their row ids.
 3. Write change data files with the rows before and after, if the table keeps a feed.
 
-With a feed, Spark stores the rows between the steps, because all three steps need all columns. Without one,
-the rows are read again at the locations that were found.
+Spark stores the rows between the steps, because all three need all columns. Without a feed, and if the
+files are large, the rows are read again instead, at the locations that were found.
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Change Data Files", "Row Tracking".
 """
@@ -49,6 +49,7 @@ from airflow_delta.spark.writer.alignment import AlignedRows
 from airflow_delta.spark.writer.new_files import NewFiles
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, SparkSession
 
     from airflow_delta.engine import Snapshot
@@ -58,6 +59,10 @@ if TYPE_CHECKING:
 __all__ = ["UpdateResult", "row_ids_of", "update"]
 
 _CLAUSE = f"{OWN_PREFIX}clause"
+
+_MOST_STORED_BYTES = 2 << 30
+"""The bytes of files up to which the rows to update are stored. All rows may have to be updated, and on the
+executors they take several times as much space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +237,15 @@ class _Update:
             matches = reader.located_rows(chosen.partial, tracked=tracked)
             if self.condition is not None:
                 matches = matches.where(self.condition)
-            if keeps_feed:
+            is_stored = keeps_feed or _may_be_stored(chosen.partial)
+            if is_stored:
                 matches = store.store(matches)
             found = collect_rows(matches, table=target.table)
             if found.rows:
                 removed = remove_rows(
                     self.spark, self.table, target, chosen.partial, found.rows, new_files
                 )
-                if not keeps_feed:
+                if not is_stored:
                     matches = reader.located_rows(chosen.partial, only=found.rows, tracked=tracked)
                 old.append(matches)
                 num_rows = None if num_rows is None else num_rows + found.count
@@ -266,6 +272,10 @@ class _Update:
             written(self.spark, new_files.directory, "update_postimage", target, new_files),
         ]
         return removed, stage_changes(frames, target, new_files)
+
+
+def _may_be_stored(files: pa.Table) -> bool:
+    return int(pc.sum(files["size"]).as_py()) <= _MOST_STORED_BYTES
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -22,9 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from airflow_delta.engine.model.paths import resolve
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_delta.engine import DeltaTable
     from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "WRITE_SETTINGS",
     "DataFile",
     "list_data_files",
+    "read_footer",
     "write_data_files",
 ]
 
@@ -128,6 +132,19 @@ def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
     with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as pool:
         files = list(pool.map(read, infos))
     return sorted(files, key=lambda file: file.info.path)
+
+
+def read_footer(table: DeltaTable, path: str, size: int) -> Any:
+    """Read the footer of a live file, as a ``pyarrow.parquet.FileMetaData``.
+
+    Args:
+        table: the table.
+        path: the path in the log.
+        size: the file's size in bytes.
+    """
+    storage, name = table.file_access.locate(resolve(table.storage.root, path))
+    with storage.open(name, size=size) as file:
+        return pq.read_metadata(file)
 
 
 @contextmanager

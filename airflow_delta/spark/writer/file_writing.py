@@ -45,6 +45,15 @@ __all__ = ["write_aligned", "write_new_files"]
 _DEFAULT_SIZE = 128 << 20
 """The bytes of a part of an optimized write, as of Delta Spark's automatic compaction."""
 
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
+_MIN_PARTS = 200
+"""The parts of a shuffle by partition values.
+
+Spark joins small ones. With few, a part has many values and may be too large: then Spark cuts it into
+pieces that have rows of all these values, each of which becomes a file for each value.
+"""
+
 
 def write_new_files(
     rows: DataFrame, request: WriteRequest, target: WriteTarget, files: NewFiles
@@ -176,7 +185,11 @@ def _replaced_rule(request: WriteRequest, target: WriteTarget) -> list[RowRule]:
 
 def _shuffled(rows: DataFrame, target: WriteTarget) -> DataFrame:
     """The rows in parts of the target size, by partition."""
-    return rows.hint("rebalance", *(F.col(quoted(name)) for name in target.partition_by))
+    columns = [F.col(quoted(name)) for name in target.partition_by]
+    if not columns:
+        return rows.hint("rebalance")
+    parts = int(rows.sparkSession.conf.get(_SHUFFLE_PARTITIONS) or 0)
+    return rows.hint("rebalance", max(parts, _MIN_PARTS), *columns)
 
 
 def _part_size(

@@ -33,7 +33,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "none, partitioned": {"partition_by": ("q",)},
     "id, tracked": {"mode": "id", "tracked": True},
 }
-SEEDS = range(12)
+SEEDS = range(6)
 
 
 def made(path: Path, layout: str, seed: int) -> RowTable:

@@ -152,7 +152,14 @@ def test_what_a_killed_run_has_left_is_not_told_twice(
     assert (said["start_version"], said["end_version"], said["counts"]["insert"]) == (0, 2, 3)
 
 
-@pytest.mark.parametrize(("mine", "others"), [((0, 2), (0, 2)), ((0, 1), (0, 2)), ((0, 2), (0, 1))])
+@pytest.mark.parametrize(
+    ("mine", "others"),
+    [
+        ((0, 2), (0, 2)),
+        pytest.param((0, 1), (0, 2), marks=pytest.mark.deep),
+        pytest.param((0, 2), (0, 1), marks=pytest.mark.deep),
+    ],
+)
 @pytest.mark.parametrize("moved", deep_but_for([0, 1], 1))
 def test_two_runs_at_a_time_double_nothing_and_lose_nothing(
     spark: SparkSession,
@@ -226,7 +233,7 @@ def test_a_run_whose_files_another_one_deletes_takes_its_marker_back(
     assert append_changes(spark, request).appended
 
 
-@pytest.mark.parametrize("others", [(0, 2), (0, 1)])
+@pytest.mark.parametrize("others", deep_but_for([(0, 2), (0, 1)], (0, 1)))
 def test_a_range_that_is_complete_after_the_last_look_stays(
     spark: SparkSession,
     table: str,

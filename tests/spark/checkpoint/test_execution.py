@@ -36,6 +36,7 @@ from airflow_delta.spark.checkpoint.action_counts import ActionCounts
 from airflow_delta.spark.checkpoint.execution import write_checkpoint
 from airflow_delta.spark.checkpoint.key_shuffle import ByHash, ByRange, StorageAddress
 from airflow_delta.spark.checkpoint.sidecar_run import SidecarRun
+from tests.deep import deep_but_for
 from tests.log_builder import add, metadata, remove
 from tests.spark.conftest import SETTINGS
 from tests.table_builder import (
@@ -168,7 +169,7 @@ def state_by_checkpoint(table: Path, path: str) -> State:
 @pytest.mark.parametrize(
     ("log", "policy"),
     [
-        ("commits", "v2"),
+        pytest.param("commits", "v2", marks=pytest.mark.deep),
         ("V1", "classic"),
         pytest.param("V1", "v2", marks=pytest.mark.deep),
         pytest.param("parts", "v2", marks=pytest.mark.deep),
@@ -236,7 +237,7 @@ def test_a_damaged_checkpoint_is_replaced_and_one_before_it_left_out(
     assert state_by_checkpoint(table, result.path) == STATES[LAST].visible()
 
 
-@pytest.mark.parametrize("policy", ["classic", "v2"])
+@pytest.mark.parametrize("policy", deep_but_for(["classic", "v2"], "v2"))
 def test_a_base_that_holds_files_twice_is_left_out(
     spark: SparkSession, tmp_path: Path, policy: Any
 ) -> None:

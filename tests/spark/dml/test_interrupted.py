@@ -101,9 +101,7 @@ CASES = [
 ]
 IN_SHORT = {
     ("merge", "vectors", "after the deletion vectors"),
-    ("merge", "vectors", "after the change data"),
     ("merge", "copies", "before the commit"),
-    ("update", "vectors", "before the change data"),
     ("delete", "copies", "before the change data"),
 }
 

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_delta.spark import read_changes, read_snapshot
 from airflow_delta.spark.reader.char_columns import has_char
+from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark
 from tests.spark.conftest import bag, rows_of
 
@@ -40,7 +41,7 @@ def table(delta_spark: DeltaSpark, tmp_path_factory: pytest.TempPathFactory) -> 
     return str(root)
 
 
-@pytest.fixture(params=["true", "false"])
+@pytest.fixture(params=deep_but_for(["true", "false"], "true"))
 def pads(
     request: pytest.FixtureRequest, spark: SparkSession, delta_spark: DeltaSpark
 ) -> Iterator[Any]:

@@ -11,6 +11,7 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
 from airflow_delta.spark import read_snapshot, write
+from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark
 from tests.spark.conftest import bag, rows_of
 from tests.spark.writer.test_feature_twins import assert_alike
@@ -56,7 +57,9 @@ EVOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", EVOLUTIONS)
+@pytest.mark.parametrize(
+    "name", deep_but_for(EVOLUTIONS, "new columns at every depth", "wider types")
+)
 def test_columns_and_types_grow_as_with_delta_spark(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path, name: str
 ) -> None:

@@ -169,7 +169,6 @@ CASES = {
 IN_SHORT = [
     "not null and check constraints",
     "lengths, defaults and statistics of few columns",
-    "row tracking, deletion vectors, in-commit timestamps, change data feed, clustering",
     "iceberg 2",
 ]
 """Partitions and mapped columns are in them as well."""

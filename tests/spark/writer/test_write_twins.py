@@ -121,6 +121,7 @@ FITS = {
 }
 
 
+@pytest.mark.deep
 def test_texts_are_as_long_as_delta_spark_lets_them_be(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path
 ) -> None:

@@ -14,7 +14,8 @@ Row groups are decoded on several threads and returned in order, as tables of th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -37,6 +38,8 @@ __all__ = ["ActionFile", "Piece", "read_pieces", "reader_threads"]
 
 Piece: TypeAlias = Callable[[], Iterable[pa.Table]]
 """A part of the file actions of a file that one thread can read."""
+
+_PlainReader: TypeAlias = Callable[[Any], dict[str, Any]]
 
 # A required field of each kind. Where it is null, the row has no such action.
 _REQUIRED_FIELD = {**CHECKPOINT_KINDS, "add": "path", "remove": "path"}
@@ -106,7 +109,10 @@ class ActionFile:
                 for batch in source.batches(group, kinds):
                     for kind in kinds:
                         rows = present_rows(batch.column(kind))
-                        found.extend((kind, _plain(row, rows.type)) for row in rows.to_pylist())
+                        readers = _plain_readers(rows.type)
+                        found.extend(
+                            (kind, _plain_struct(row, readers)) for row in rows.to_pylist()
+                        )
         return found
 
     def check_each_once(self) -> None:
@@ -206,16 +212,25 @@ def _find_repeated(
     return None
 
 
-def _plain(value: Any, type_: pa.DataType) -> Any:
-    """A value in its JSON form: maps as objects, without null fields of structs."""
-    if value is None:
-        return None
+def _plain_readers(type_: pa.StructType) -> list[tuple[str, _PlainReader | None]]:
+    """How the fields of a struct are converted to their JSON form, by name; None: they needn't be."""
+    return [(field.name, _plain_reader(field.type)) for field in type_]
+
+
+def _plain_reader(type_: pa.DataType) -> _PlainReader | None:
     if pa.types.is_map(type_):
-        return dict(value)
+        return dict
     if pa.types.is_struct(type_):
-        return {
-            field.name: _plain(value[field.name], field.type)
-            for field in type_
-            if value[field.name] is not None
-        }
-    return value
+        return partial(_plain_struct, readers=_plain_readers(type_))
+    return None
+
+
+def _plain_struct(
+    value: Mapping[str, Any], readers: Iterable[tuple[str, _PlainReader | None]]
+) -> dict[str, Any]:
+    """A struct in its JSON form: maps as objects, without null fields."""
+    return {
+        name: item if read is None else read(item)
+        for name, read in readers
+        if (item := value[name]) is not None
+    }

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError, MultipleMatchesError
 from airflow_delta.spark import MergeBuilder, merge, read_changes, read_snapshot, write
+from tests.deep import deep_but_for
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def test_a_source_ten_times_as_large(spark: SparkSession, numbers: Path) -> None
     assert values_in(spark, numbers) == dict.fromkeys(range(100), 1)
 
 
-@pytest.mark.parametrize("properties", BOTH, ids=["copies", "vectors"])
+@pytest.mark.parametrize("properties", deep_but_for(BOTH, VECTORS), ids=["copies", "vectors"])
 def test_a_condition_that_is_no_equality(
     spark: SparkSession, tmp_path: Path, properties: Mapping[str, str]
 ) -> None:
@@ -245,7 +246,7 @@ def test_merges_that_are_refused(spark: SparkSession, numbers: Path) -> None:
     assert stored_bytes(spark) == 0
 
 
-@pytest.mark.parametrize("properties", BOTH, ids=["copies", "vectors"])
+@pytest.mark.parametrize("properties", deep_but_for(BOTH, {}), ids=["copies", "vectors"])
 def test_values_of_chance_are_those_of_the_feed(
     spark: SparkSession, tmp_path: Path, properties: Mapping[str, str]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from airflow_delta.engine import OptimisticTransaction
 from airflow_delta.engine.errors import CommitConflictError
 from airflow_delta.spark import merge, read_snapshot, update, write
+from tests.deep import deep_but_for
 from tests.spark.dml.tables import all_files, rows_in
 
 if TYPE_CHECKING:
@@ -46,14 +47,14 @@ def test_the_newest_version_is_merged_into_itself(spark: SparkSession, table: st
     assert rows_in(spark, Path(table)) == [(1, "a", 2), (2, "b", 2)]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT * FROM own",
-        "SELECT 1 AS id, (SELECT max(v) FROM own) AS v",
-        "WITH w AS (SELECT * FROM own) SELECT one.id, two.v FROM w AS one JOIN w AS two USING (id)",
-    ],
-)
+OWN_ROWS = [
+    "SELECT * FROM own",
+    "SELECT 1 AS id, (SELECT max(v) FROM own) AS v",
+    "WITH w AS (SELECT * FROM own) SELECT one.id, two.v FROM w AS one JOIN w AS two USING (id)",
+]
+
+
+@pytest.mark.parametrize("query", deep_but_for(OWN_ROWS, OWN_ROWS[2]))
 def test_rows_of_an_older_version_are_refused(spark: SparkSession, table: str, query: str) -> None:
     read_snapshot(spark, table).createOrReplaceTempView("own")
     source = spark.sql(query)

@@ -14,6 +14,7 @@ from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
 from airflow_delta.engine.model.schema import DATE, LONG, STRING, TIMESTAMP, StructField, StructType
 from airflow_delta.spark import delete, merge, read_snapshot, update, write
+from tests.deep import deep_but_for
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ FEATURES: dict[str, tuple[Mapping[str, str], dict[str, list[str]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", FEATURES)
+@pytest.mark.parametrize("name", deep_but_for(FEATURES, "clustering and row ids"))
 def test_features_that_concern_files(spark: SparkSession, tmp_path: Path, name: str) -> None:
     properties, layout = FEATURES[name]
     rows = spark.sql("SELECT id, concat('p', id % 2) AS p, 0 AS v FROM range(8)").repartition(2)

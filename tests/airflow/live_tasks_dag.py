@@ -1,0 +1,73 @@
+"""DAGs of `test_live_tasks`: what Airflow offers around tasks, with the operators of this package."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pendulum
+from airflow.sdk import DAG, setup, teardown
+
+from airflow_delta.operators.checkpoint import CheckpointOperator
+from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.operators.vacuum import VacuumOperator
+
+ROOT = Path(os.environ["TEST_LIVE_TABLES"])
+TABLES = [str(ROOT / name) for name in ("a", "b", "missing")]
+
+
+def note(context: Any, name: str) -> None:
+    """Write down that a callback was called, for which task."""
+    task_instance = context["task_instance"]
+    with (ROOT / "callbacks").open("a") as file:
+        file.write(f"{name} {task_instance.task_id} {task_instance.map_index}\n")
+
+
+def succeeded(context: Any) -> None:
+    """Note a success."""
+    note(context, "success")
+
+
+def failed(context: Any) -> None:
+    """Note a failure."""
+    note(context, "failure")
+
+
+CALLBACKS: dict[str, Any] = {"on_success_callback": succeeded, "on_failure_callback": failed}
+
+with DAG("around_tasks", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
+
+    @setup
+    def make() -> None:
+        """Make the two tables that exist."""
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        for table in TABLES[:2]:
+            write_deltalake(table, pa.table({"id": [1]}))
+
+    @teardown
+    def remove() -> None:
+        """Note that the end was reached, although a mapped task has failed."""
+        (ROOT / "removed").touch()
+
+    vacuum = VacuumOperator.partial(
+        task_id="vacuum", pool="delta", dry_run=True, retries=2, **CALLBACKS
+    ).expand(table_uri=TABLES)
+    checkpoint = CheckpointOperator(
+        task_id="checkpoint",
+        table_uri=TABLES[0],
+        pool="delta",
+        trigger_rule="all_done",
+        **CALLBACKS,
+    )
+    begin = make()
+    begin >> vacuum >> checkpoint >> remove().as_teardown(setups=begin)  # type: ignore[attr-defined]
+
+with DAG("each_day", schedule="@daily", start_date=pendulum.datetime(2026, 1, 1), catchup=False):
+    TimeTravelSnapshotOperator(
+        task_id="pin",
+        table_uri=str(ROOT / "history"),
+        timestamp="{{ logical_date.isoformat() }}",
+    )
