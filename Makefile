@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # it imports, which takes longer than to run it, if Airflow is among that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-deep setup java azurite delta-spark hadoop-aws postgres check lint types layers golden bench pins clean
+.PHONY: demo test test-deep setup java azurite delta-spark hadoop-aws postgres check lint types layers golden docs bench pins clean
 
 demo: setup
 	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
@@ -86,7 +86,7 @@ postgres:
 	@scripts/postgres.sh
 
 # All checks other than the tests.
-check: lint types layers golden
+check: lint types layers golden docs
 
 lint: setup
 	$(VENV)/bin/ruff check .
@@ -100,6 +100,13 @@ layers: setup
 
 golden: setup
 	$(VENV_PYTHON) -m pytest tests/golden
+
+# The site in build/docs. Broken links and faulty docstrings are errors. Airflow, which is imported for the docstrings,
+# writes files to its home.
+docs: setup
+	@AIRFLOW_HOME=$(CURDIR)/build/airflow $(VENV_PYTHON) -m sphinx --fail-on-warning --keep-going --quiet \
+		--conf-dir docs --doctree-dir build/doctrees . build/docs
+	@echo "docs: build/docs/index.html"
 
 bench: setup
 	$(VENV_PYTHON) -m benchmarks

@@ -6,12 +6,16 @@ import importlib
 import json
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.job import Outcome
 
-__all__ = ["Measured", "peak_mb"]
+__all__ = ["Measured", "Stopwatch", "peak_mb"]
+
+CPU = "CPU s"
+"""The figure of a `Stopwatch`."""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,23 @@ class Measured:
     def from_json(cls, line: str) -> Measured:
         """From such a line."""
         return cls(**json.loads(line))
+
+
+class Stopwatch:
+    """Measures work whose answer is computed afterwards; it starts when it is made.
+
+    It also measures the time on processors of this process. On a machine with other work that says more
+    than the time on the clock.
+    """
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter(), time.process_time()
+
+    def stop(self) -> Callable[[int, Mapping[str, float]], Outcome]:
+        """End the work, and return what makes its outcome of an answer and further figures."""
+        seconds, cpu = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
+        peak = peak_mb()
+        return lambda answer, figures: Outcome(answer, {CPU: cpu, **figures}, seconds, peak)
 
 
 def measure(job_name: str, side_name: str, table: str) -> Measured:

@@ -14,7 +14,6 @@ Planning has no peer, since `deltalake` has no dry run. The table has a million 
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 from benchmarks import data_tables, tables
 from benchmarks.handles import our_table, peer_table
 from benchmarks.job import ENGINE, Job, Outcome, deltalake, ours
-from benchmarks.measure import peak_mb
+from benchmarks.measure import Stopwatch
 
 __all__ = ["JOBS"]
 
@@ -34,27 +33,28 @@ _LOADS = (*ENGINE, "airflow_delta.engine.maintenance.optimize.execution")
 
 
 def _our_compact(uri: str) -> Outcome:
-    began = time.perf_counter()
+    watch = Stopwatch()
     done = our_table(uri).optimize(max_file_size=_TARGET)
-    return _outcome(uri, done.num_removed, time.perf_counter() - began)
+    return _outcome(uri, done.num_removed, watch)
 
 
 def _peer_compact(uri: str) -> Outcome:
-    began = time.perf_counter()
+    watch = Stopwatch()
     done: dict[str, Any] = peer_table(uri).optimize.compact(target_size=_TARGET)
-    return _outcome(uri, done["numFilesRemoved"], time.perf_counter() - began)
+    return _outcome(uri, done["numFilesRemoved"], watch)
 
 
-def _outcome(uri: str, rewritten: int, seconds: float) -> Outcome:
-    peak = peak_mb()
+def _outcome(uri: str, rewritten: int, watch: Stopwatch) -> Outcome:
+    outcome = watch.stop()
     snapshot = our_table(uri).snapshot()
     figures = {"files": float(snapshot.num_files), "MB": snapshot.size_in_bytes / 1e6}
-    return Outcome(hash((rewritten, snapshot.num_rows)), figures, seconds, peak)
+    return outcome(hash((rewritten, snapshot.num_rows)), figures)
 
 
 def _our_plan(uri: str) -> Outcome:
+    watch = Stopwatch()
     plan = our_table(uri).optimize(dry_run=True).plan
-    return Outcome(plan.num_files, {"files to rewrite": float(len(plan.files))})
+    return watch.stop()(plan.num_files, {"files to rewrite": float(len(plan.files))})
 
 
 def _live(work: Path, files: int) -> Path:

@@ -13,7 +13,6 @@ of the numbers and of the lengths of texts, computed after time and memory were 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 from benchmarks import data_tables
 from benchmarks.handles import our_table, peer_table
 from benchmarks.job import ENGINE, Job, Outcome, Side
-from benchmarks.measure import peak_mb
+from benchmarks.measure import Stopwatch
 
 __all__ = ["JOBS"]
 
@@ -63,10 +62,10 @@ def _peer_batches(uri: str) -> int:
 
 
 def _checked(read: Callable[[str], Any], uri: str) -> Outcome:
-    began = time.perf_counter()
+    watch = Stopwatch()
     found = read(uri)
-    seconds, peak = time.perf_counter() - began, peak_mb()
-    return Outcome(_answer(found), {}, seconds, peak)
+    outcome = watch.stop()
+    return outcome(found if isinstance(found, int) else _answer(found), {})
 
 
 def _answer(found: Any) -> int:
@@ -112,7 +111,7 @@ _ONE = (
     partial(_checked, partial(_our_table, where=_ROW)),
     partial(_checked, partial(_peer_query, where=_ROW)),
 )
-_BATCHES = (_our_batches, _peer_batches)
+_BATCHES = (partial(_checked, _our_batches), partial(_checked, _peer_batches))
 _VECTORS = data_tables.with_vectors
 
 JOBS = (

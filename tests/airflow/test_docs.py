@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 import pytest
+from airflow.models import Connection
 from deltalake import write_deltalake
 
 from airflow_delta import results
@@ -210,3 +213,67 @@ def test_the_owner_is_told_of_a_table_that_has_moved_as_the_guide_says(
 
 def test_every_example_of_managed_tables_is_looked_at() -> None:
     assert len(code_of(MANAGED)) == 7
+
+
+def test_the_tasks_that_optimize_can_be_loaded() -> None:
+    page = DOCS / "how-to" / "optimize-a-table.md"
+    nightly, large = example(page, 1), example(page, 2)["large"]
+    assert nightly["OptimizeOperator"] is type(large)
+    assert large.z_order_by == ["customer"]
+
+
+def test_the_checkpoint_of_a_long_log_can_be_loaded() -> None:
+    page = DOCS / "how-to" / "maintain-a-table.md"
+    operator = example(page)["CheckpointOperator"]
+    code = code_of(page)[1].replace("CheckpointOperator(", "checkpoint = CheckpointOperator(", 1)
+    names: dict[str, Any] = {"CheckpointOperator": operator}
+    exec(compile(code, str(page), "exec"), names)
+    assert names["checkpoint"].spark_conn_id == "spark_cluster"
+
+
+def test_the_blocks_of_the_guide_to_lineage_are_what_they_say() -> None:
+    page = DOCS / "how-to" / "lineage.md"
+    # The listener itself needs Maven's repositories.
+    settings = example(page, 1)["LINEAGE"]
+    assert all(name.startswith("spark.") for name in settings)
+    (event,) = re.findall(r"^```json\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    facets = json.loads(event)["inputs"][0]["facets"]
+    rows = re.findall(r"^\| `(\w+)` \|", page.read_text("utf-8"), re.M)
+    assert {*facets} <= {*rows}
+
+
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "docker" / "README.md"]
+SHELL = [
+    (page.name, block.replace("\\\n", " "))
+    for page in PAGES
+    for block in re.findall(r"^ *```bash\n(.*?)^ *```", page.read_text("utf-8"), re.M | re.S)
+]
+TESTED = [
+    (page, *found)
+    for page, block in SHELL
+    for found in re.findall(r"airflow dags test (delta_\w+)(?: +--conf +'([^']*)')?", block)
+]
+CONNECTIONS = [
+    (page, name, text)
+    for page, block in SHELL
+    for name, text in re.findall(r"AIRFLOW_CONN_(\w+)='([^']*)'", block)
+]
+
+
+@pytest.mark.parametrize(("page", "dag_id", "conf"), TESTED)
+def test_the_dags_that_a_page_runs_have_the_params(page: str, dag_id: str, conf: str) -> None:
+    """Their runs are tests of the example DAGs."""
+    dag = import_module(f"airflow_delta.example_dags.{dag_id}").dag
+    assert dag.dag_id == dag_id
+    assert set(json.loads(conf or "{}")) <= set(dag.params)
+
+
+@pytest.mark.parametrize(("page", "name", "text"), CONNECTIONS)
+def test_the_connections_of_a_page_are_some(page: str, name: str, text: str) -> None:
+    connection = Connection(conn_id=name.lower(), **json.loads(text))
+    assert connection.conn_type
+    assert isinstance(connection.extra_dejson, dict)
+
+
+def test_pages_run_dags_and_set_connections() -> None:
+    assert (len(TESTED) >= 4, len(CONNECTIONS) >= 4) == (True, True), (TESTED, CONNECTIONS)

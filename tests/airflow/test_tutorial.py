@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 import shutil
+from ast import literal_eval
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as Peer
+from deltalake import write_deltalake
 from packaging.requirements import Requirement
 
 from tests.airflow.maintenance import checkpoint_only, rows_by_peer
+from tests.airflow.test_triggering_event import event, started_by
 from tests.airflow.tutorial_page import PAGE, Shell, all_blocks, blocks, check_output, files
 from tests.object_stores import new_place
 
@@ -55,16 +60,17 @@ def test_the_dag_on_local_files(shell: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_the_dag_that_events_start(shell: Shell) -> None:
-    (run,) = blocks(6, "bash")
-    (ran,) = blocks(6, "text")
+@pytest.mark.parametrize("step", [6, 7])
+def test_the_dags_that_events_start(step: int, shell: Shell) -> None:
+    (run,) = blocks(step, "bash")
+    (ran,) = blocks(step, "text")
     check_output(shell.run(run), ran)
 
 
 @pytest.mark.deep
 def test_the_same_dag_in_s3(shell: Shell, tmp_path: Path) -> None:
-    settings, connect, make, run = blocks(7, "bash")
-    made, ran = blocks(7, "text")
+    settings, connect, make, run = blocks(8, "bash")
+    made, ran = blocks(8, "text")
     uri, options = new_place("s3", tmp_path)
     values = {
         "BUCKET": uri.removeprefix("s3://"),
@@ -81,6 +87,36 @@ def test_the_same_dag_in_s3(shell: Shell, tmp_path: Path) -> None:
     copy = Peer(f"{uri}/orders_copy", storage_options={**options, "aws_allow_http": "true"})
     rows = copy.to_pyarrow_table().to_pylist()
     assert sorted(rows, key=lambda row: row["id"]) == ORDERS
+
+
+def test_the_tasks_use_the_version_of_the_event_and_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of both DAGs; without Spark the copy is one of the test's own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lake = tmp_path / "delta-tutorial" / "lake"
+    for name in ("orders", "orders_copy"):
+        for city in ("Ulm", "Kiel", "Bonn"):
+            write_deltalake(lake / name, pa.table({"id": [1], "city": [city]}), mode="append")
+    extra = {"from_trigger": True, "payload": {"version": 1, "after_version": 0}}
+    events, cities = (example(f"airflow/dags/orders_{name}.py") for name in ("events", "cities"))
+    for names in (events, cities):
+        (asset,) = names["pin"].dag.timetable.asset_condition.objects
+        started = started_by(event(extra, asset=asset))
+        names["pinned"] = names["pin"].execute(started)
+        assert (names["pinned"]["version"], names["pinned"]["after_version"]) == (1, 0)
+    assert events["copy"].outlets[0].uri == asset.uri
+    assert events["copy"].upstream_task_ids == {"pin", "checkpoint"}
+    cities["count"].function(cities["pinned"]["version"])
+    counted = capsys.readouterr().out.splitlines()[-1].removeprefix("orders by city: ")
+    assert literal_eval(counted) == {"Ulm": 1, "Kiel": 1}
+
+
+def example(file: str) -> dict[str, Any]:
+    """The names of one of the page's files."""
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(files()[file], file, "exec"), names)
+    return names
 
 
 def test_what_is_installed_is_what_the_package_calls_itself() -> None:
@@ -109,10 +145,10 @@ def test_the_install_of_the_readme_is_the_same_but_for_the_extras() -> None:
 
 def test_every_block_of_the_page_is_followed() -> None:
     followed = {
-        "bash": 1 + 2 + 1 + 3 + 1 + 4,
-        "text": 1 + 1 + 4 + 1 + 2,
+        "bash": 1 + 2 + 1 + 3 + 1 + 1 + 4,
+        "text": 1 + 1 + 4 + 1 + 1 + 2,
         "python": len(files()),
-        "mermaid": 1,
+        "mermaid": 2,
     }
     found = [language for language, _ in all_blocks()]
     assert {language: found.count(language) for language in found} == followed
@@ -121,4 +157,5 @@ def test_every_block_of_the_page_is_followed() -> None:
         "append_orders.py",
         "airflow/dags/first_delta_dag.py",
         "airflow/dags/orders_events.py",
+        "airflow/dags/orders_cities.py",
     ]
