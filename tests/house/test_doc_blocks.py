@@ -52,6 +52,10 @@ BLOCKS: dict[str, dict[str, list[tuple[int, str]]]] = {
     },
     "docs/how-to/check-a-table.md": {"python": [(ALL, RUN)], "bash": [(ALL, COMMANDS)]},
     "docs/how-to/clean-up-a-log.md": {"python": [(ALL, RUN)]},
+    "docs/how-to/connections.md": {
+        "bash": [(2, "sets secrets; tests/airflow/test_cloud_credentials.py has such connections")],
+        "text": [(1, OUTPUT)],
+    },
     "docs/how-to/convert-to-delta.md": {"python": [(ALL, RUN)], "bash": [(ALL, COMMANDS)]},
     "docs/how-to/copy-a-version.md": {
         "python": [(1, "tests/airflow/test_version_copy_dag.py"), (2, SPARK)]
