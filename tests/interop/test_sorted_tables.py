@@ -21,6 +21,9 @@ from tests.row_tables import bag
 pytestmark = pytest.mark.deep
 
 ROWS = 20_000
+FILES = 64
+"""About so many files. Of few files each is a large part of the curve; where Delta Spark's random sample
+cuts it then decides about a tenth of the files that a query reads."""
 COLUMNS = ("a", "b", "c")
 CUBE = "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize"
 DEFAULTS = {
@@ -113,10 +116,10 @@ def test_queries_read_as_few_files_as_in_the_layout_of_delta_spark(
         sql(f"INSERT INTO {name_of(root)} SELECT * FROM parquet.`{source}`")
     size = DeltaTable(str(roots[1])).snapshot().size_in_bytes
     z_order = "" if is_clustered else f"ZORDER BY ({by})"
-    most = {"spark.databricks.delta.optimize.maxFileSize": str(size // 20)}
+    most = {"spark.databricks.delta.optimize.maxFileSize": str(size // FILES)}
     sql(f"OPTIMIZE {name_of(roots[1])} {z_order}", settings=most)
     num_files, _ = bounds_of(roots[1])
-    assert num_files > 15
+    assert num_files > 0.8 * FILES
     monkeypatch.setattr(writer, "count_files", lambda *_: num_files)
     DeltaTable(str(roots[0])).optimize(z_order_by=() if is_clustered else columns)
     assert bounds_of(roots[0])[0] == num_files
