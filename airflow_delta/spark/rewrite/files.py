@@ -151,7 +151,7 @@ class FileRewriter:
             written = [file for file in written if file.num_rows]
             self._check_count(adds, deleted, sum(file.num_rows for file in written))
         # A Python loop over the files of one write, whose footers were read.
-        return [self._new_file(file, {}, {}) for file in written]
+        return [self._new_file(file, {}, None) for file in written]
 
     def _write(self, rows: DataFrame, directory: str, partition_by: tuple[str, ...] = ()) -> None:
         with _settings(
