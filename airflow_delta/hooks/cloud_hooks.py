@@ -8,6 +8,7 @@ as a mapping of obstore. The provider packages are optional. What is used of the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -107,12 +108,19 @@ def is_permanent_refusal(error: Exception) -> bool:
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # botocore's ClientError
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return 400 <= status < 500 and "Throttl" not in response.get("Error", {}).get("Code", "")
+        code = response.get("Error", {}).get("Code", "")
+        return 400 <= status < 500 and status not in _TEMPORARY and _BUSY.search(code) is None
     names = {kind.__name__ for kind in type(error).__mro__}
     if "GoogleAuthError" in names:
-        return "TransportError" not in names and not getattr(error, "retryable", False)
-    return not names.isdisjoint(_PERMANENT)
+        is_temporary = "TransportError" in names or getattr(error, "retryable", False)
+        # Impersonation has the service's answer as text, whatever its status was.
+        return not (is_temporary or _BUSY_ANSWER.search(str(error)))
+    return not names.isdisjoint(_PERMANENT) and "JSONDecodeError" not in names
 
+
+_TEMPORARY = frozenset({408, 429})
+_BUSY = re.compile(r"Throttl|TooManyRequests|IDPCommunicationError")
+_BUSY_ANSWER = re.compile(r'"code": *(?:408|429|5\d\d)\b')
 
 # By name, because most of the classes are those of packages that may be missing.
 _PERMANENT = frozenset(
@@ -121,10 +129,10 @@ _PERMANENT = frozenset(
         "NoCredentialsError",
         "PartialCredentialsError",
         "ProfileNotFound",
-        # azure-core and azure-identity
-        "ClientAuthenticationError",
-        # wrong or contradictory extras, a package that a way to log in needs
+        # Wrong or contradictory extras, a package that a way to log in needs. Not those of azure-identity:
+        # it raises the same error for a refusal and for a service that doesn't answer.
         "AirflowException",
+        "AttributeError",
         "ImportError",
         "KeyError",
         "NotImplementedError",

@@ -64,6 +64,8 @@ _EXPIRED = re.compile(
 )
 # The function that provides the credentials has raised an error, so no request was sent.
 _PROVIDER = re.compile(r"\bfor path External \w+ credential provider: (\w+)(?:: )?(.*)", re.DOTALL)
+# What stores also answer with status 403: too many requests, or a clock that is wrong.
+_BUSY = re.compile(r"(?i)RateLimitExceeded|QuotaExceeded|RequestTimeTooSkewed")
 _DENIALS = (PermissionDeniedError, UnauthenticatedError)
 _DENIED = "the credentials may be wrong or expired, or lack this permission"
 # The characters that every client leaves unencoded in URLs. The paths of commits have no others.
@@ -101,7 +103,7 @@ def build_store(
             retry_config=None if retries is None else {"max_retries": int(retries)},
             credential_provider=options.credential_provider,
         )
-    except (BaseError, OSError, ValueError) as error:
+    except (BaseError, OSError, OverflowError, ValueError) as error:
         raise InvalidArgumentError(
             f"{location.root!r} can't be opened with these storage options and this environment: "
             f"{describe_error(error)}",
@@ -202,6 +204,8 @@ def _is_denied(error: Exception, text: str) -> bool:
     """Whether the store has refused the credentials, or their provider says that they aren't valid."""
     if provider := _PROVIDER.search(text):
         return provider[1] == AccessDeniedError.__name__
+    if _BUSY.search(text):
+        return False
     return isinstance(error, _DENIALS) or _EXPIRED.search(text) is not None
 
 

@@ -74,6 +74,8 @@ _KILL_WAIT_SECONDS = 1.0
 # The exit codes of a spark-submit that was killed, and of one whose driver was killed.
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
+_DENIALS = frozenset({"AccessDeniedError", "WriteDeniedError"})
+
 # log4j2 reads the name of its configuration from this variable; the system property has precedence.
 _LOG_SETTINGS = "LOG4J_CONFIGURATION_FILE"
 _QUIET = _PACKAGE / "spark" / "log4j2.properties"
@@ -218,7 +220,9 @@ class SparkJobHook(BaseHook):
         if failure is None:
             reason = self._reason_of_a_kill()
             return AirflowException(f"{reason}\n{error}") if reason else error
-        kind = TableFailure if is_permanent_kind(failure["type"]) else AirflowException
+        # The next try gets fresh credentials, which the job couldn't renew.
+        is_permanent = is_permanent_kind(failure["type"]) and failure["type"] not in _DENIALS
+        kind = TableFailure if is_permanent else AirflowException
         reason = f"{failure['type']}: {failure['message']}"
         if failure["type"] == SparkStartError.__name__:
             reason = f"Spark connection {self._connection_id!r}, master {self.master}: {failure['message']}"

@@ -107,7 +107,8 @@ def update(
 
     The new values are cast as Spark does for an ``INSERT``, and all rules of the table are checked.
     Generated columns that aren't assigned are computed anew. If another writer changes the same rows at the
-    same time, the update is repeated on the newest version.
+    same time, the update is repeated on the newest version. The executors store the rows meanwhile, if the
+    table keeps a change feed or the files are small; if one is lost, the update fails without a commit.
 
     Example:
         ``update(spark, uri, {"price": "price * 2", "address.city": "'Rome'"}, "id < 10")``

@@ -233,20 +233,28 @@ class FileRewriter:
 
     def _check_count(self, adds: pa.Table, deleted: Mapping[int, BitMap64], found: int) -> None:
         """Check likewise that they have as many rows as should stay in all files together."""
-        expected = _expected_rows(adds, deleted)
-        known = [count for count in expected if count is not None]
-        if len(known) < len(expected) or found == sum(known):
+        known = _expected_rows(adds, deleted)
+        # A Python loop over the few files whose statistics don't have a count.
+        for index in (n for n, count in enumerate(known) if count is None):
+            known[index] = self._rows_that_stay(adds, deleted, index)
+        expected = sum(count or 0 for count in known)
+        if found == expected:
             return
         for index, path in enumerate(adds["path"].to_pylist()):
-            rows = read_footer(self._table, path, adds["size"][index].as_py()).num_rows
-            stay = rows - len(deleted.get(index, ()))
+            stay = self._rows_that_stay(adds, deleted, index)
             if stay != known[index]:
-                raise self._other_rows(path, stay, known[index])
+                raise self._other_rows(path, stay, known[index] or 0)
         raise InvalidTableError(
-            f"{len(known)} rewritten files have {found} rows, but {sum(known)} rows should stay: nothing "
-            "was committed; check the files by DeltaTable.check",
+            f"the rows of {len(known)} files were rewritten: {found} of them, but {expected} should stay; "
+            "nothing was committed; check the files by DeltaTable.check",
             table=self._snapshot.table,
         )
+
+    def _rows_that_stay(self, adds: pa.Table, deleted: Mapping[int, BitMap64], index: int) -> int:
+        """The rows of a file that stay, by its footer."""
+        path, size = adds["path"][index].as_py(), adds["size"][index].as_py()
+        rows = read_footer(self._table, path, size).num_rows
+        return int(rows) - len(deleted.get(index, ()))
 
     def _other_rows(self, path: str, found: int, expected: int) -> InvalidTableError:
         return InvalidTableError(

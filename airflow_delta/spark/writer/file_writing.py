@@ -45,7 +45,10 @@ __all__ = ["write_aligned", "write_new_files"]
 _DEFAULT_SIZE = 128 << 20
 """The bytes of a part of an optimized write, as of Delta Spark's automatic compaction."""
 
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_NUMBERS_OF_PARTS = (
+    "spark.sql.shuffle.partitions",
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum",
+)
 
 _MIN_PARTS = 200
 """The parts of a shuffle by partition values.
@@ -188,8 +191,9 @@ def _shuffled(rows: DataFrame, target: WriteTarget) -> DataFrame:
     columns = [F.col(quoted(name)) for name in target.partition_by]
     if not columns:
         return rows.hint("rebalance")
-    parts = int(rows.sparkSession.conf.get(_SHUFFLE_PARTITIONS) or 0)
-    return rows.hint("rebalance", max(parts, _MIN_PARTS), *columns)
+    settings = [rows.sparkSession.conf.get(name, None) for name in _NUMBERS_OF_PARTS]
+    given = [int(value) for value in settings if value is not None and value.isdecimal()]
+    return rows.hint("rebalance", max(*given, _MIN_PARTS, 0), *columns)
 
 
 def _part_size(

@@ -212,7 +212,22 @@ def test_the_error_of_the_job_comes_first(fake_spark_submit: Path) -> None:
     assert not isinstance(caught.value, AirflowFailException), "another try may help"
 
 
-@pytest.mark.parametrize("kind", [kind for kind, what in POLICY.items() if what == "fail"])
+DENIALS = ("AccessDeniedError", "WriteDeniedError")
+
+
+@pytest.mark.parametrize("kind", DENIALS)
+def test_credentials_that_expired_in_the_job_are_no_reason_to_give_up(
+    fake_spark_submit: Path, kind: str
+) -> None:
+    fake_spark_submit.write_text(FAILS.format(type=kind, message="expired"))
+    with pytest.raises(AirflowException, match=f"^{kind}: expired") as caught:
+        run(SparkJobHook())
+    assert not isinstance(caught.value, AirflowFailException), "the next try has others"
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind, what in POLICY.items() if what == "fail" and kind not in DENIALS]
+)
 def test_what_another_try_would_find_again_is_not_tried_again(
     fake_spark_submit: Path, kind: str
 ) -> None:

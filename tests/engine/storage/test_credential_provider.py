@@ -135,8 +135,14 @@ def test_refused_credentials_are_an_error_at_once(
     assert SECRET not in str(read.value)
 
 
-def test_other_refusals_are_none_of_the_credentials(server: AnsweringStore) -> None:
-    server.status, server.body = 400, b"<Error><Code>InvalidRequest</Code></Error>"
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, b"InvalidRequest"), (403, b"RequestTimeTooSkewed"), (403, b"rateLimitExceeded")],
+)
+def test_other_refusals_are_none_of_the_credentials(
+    server: AnsweringStore, status: int, code: bytes
+) -> None:
+    server.status, server.body = status, b"<Error><Code>%b</Code></Error>" % code
     with pytest.raises(StorageError) as read:
         s3(server, Keys(timedelta(hours=1))).read("x")
     assert type(read.value) is StorageError
