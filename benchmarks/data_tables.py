@@ -79,15 +79,10 @@ def with_vectors(work: Path, rows: int, *, partitioned: bool = False, files: int
 
 def with_added_column(work: Path, rows: int, *, files: int) -> Path:
     """The table of `with_vectors` after ``ALTER TABLE … ADD COLUMN``: no file has the column."""
-    source = with_vectors(work, rows, files=files)
-    return made(
-        source.with_name(f"{source.name}-added"),
-        lambda root: _change(
-            root,
-            source,
-            ("delta.enableDeletionVectors",),
-            [f"ALTER TABLE {_sql_name(root)} ADD COLUMN remark STRING"],
-        ),
+    return _with_vectors_enabled(
+        with_vectors(work, rows, files=files),
+        "added",
+        "ALTER TABLE {table} ADD COLUMN remark STRING",
     )
 
 
@@ -374,13 +369,18 @@ def _write_log(
 
 def _after_delete(source: Path, condition: str) -> Path:
     """Make a table with deletion vectors, by a delete."""
+    return _with_vectors_enabled(source, "vectors", f"DELETE FROM {{table}} WHERE {condition}")
+
+
+def _with_vectors_enabled(source: Path, suffix: str, statement: str) -> Path:
+    """Make a table with deletion vectors enabled, by a statement that changes another one."""
     return made(
-        source.with_name(f"{source.name}-vectors"),
+        source.with_name(f"{source.name}-{suffix}"),
         lambda root: _change(
             root,
             source,
             ("delta.enableDeletionVectors",),
-            [f"DELETE FROM {_sql_name(root)} WHERE {condition}"],
+            [statement.format(table=_sql_name(root))],
         ),
     )
 

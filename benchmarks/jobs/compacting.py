@@ -14,6 +14,7 @@ Planning has no peer, since `deltalake` has no dry run. The table has a million 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,26 +63,27 @@ def _live(work: Path, files: int) -> Path:
     return tables.own_checkpoint(work, -(-files * 10 // 9), tables.COMMITS)
 
 
-JOBS = (
-    Job(
-        "compact",
-        "join 1,000 files of 1 MB into files of 128 MB, files alike",
-        partial(data_tables.large, files=_FILES),
+def _compaction(name: str, title: str, table: Callable[..., Path]) -> Job:
+    return Job(
+        name,
+        title,
+        partial(table, files=_FILES),
         ours(_our_compact, loads=_LOADS),
         deltalake(_peer_compact),
         fresh=True,
         only_by_name=True,
         actions=_ROWS,
+    )
+
+
+JOBS = (
+    _compaction(
+        "compact", "join 1,000 files of 1 MB into files of 128 MB, files alike", data_tables.large
     ),
-    Job(
+    _compaction(
         "compact-vectors",
         "the same, with deletion vectors and an added column",
-        partial(data_tables.with_added_column, files=_FILES),
-        ours(_our_compact, loads=_LOADS),
-        deltalake(_peer_compact),
-        fresh=True,
-        only_by_name=True,
-        actions=_ROWS,
+        data_tables.with_added_column,
     ),
     Job(
         "plan-optimize",

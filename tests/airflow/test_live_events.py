@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,26 +11,12 @@ import pytest
 
 import airflow_delta
 from tests.airflow.lineage.captured_events import CapturedEvents
-from tests.airflow.live_stack import LiveStack, live_stack
+from tests.airflow.live_stack import LiveStack, append_by_deltalake, live_stack
 from tests.postgres_server import new_database
 
 pytestmark = pytest.mark.deep
 
 EXAMPLE = Path(airflow_delta.__file__).parent / "example_dags" / "delta_events.py"
-
-WRITER = """
-import sys
-import pyarrow as pa
-from deltalake import write_deltalake
-for number in range(int(sys.argv[2])):
-    write_deltalake(sys.argv[1], pa.table({"id": [number]}), mode="append")
-"""
-
-
-def write(table: Path, commits: int) -> None:
-    """Have deltalake make commits, in a process of its own."""
-    command = [sys.executable, "-c", WRITER, str(table), str(commits)]
-    subprocess.run(command, check=True, timeout=200)
 
 
 def covered(ranges: Iterable[dict[str, Any]]) -> set[int]:
@@ -54,7 +38,7 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(
     tmp_path: Path, kind: str, kills: int
 ) -> None:
     table = tmp_path / "sales"
-    write(table, 1)
+    append_by_deltalake(table, 1)
     transport = {"type": "file", "log_file_path": str(tmp_path / "lineage"), "append": True}
     settings = {
         "DELTA_EVENTS_TABLE": str(table),
@@ -64,7 +48,7 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(
     database = new_database() if kind == "postgresql" else None
     with live_stack(tmp_path / "airflow", EXAMPLE, database=database, **settings) as stack:
         stack.wait("the watch", lambda: begun(stack))
-        write(table, 1)
+        append_by_deltalake(table, 1)
         stack.wait("the first run", lambda: bool(stack.results("report")))
         assert stack.results("report") == [{"after_version": 0, "version": 1}]
         (event,) = stack.events
@@ -74,9 +58,9 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(
 
         newest = 1
         for _ in range(kills):
-            write(table, 20)
+            append_by_deltalake(table, 20)
             stack.kill("triggerer")
-            write(table, 20)
+            append_by_deltalake(table, 20)
             stack.start("triggerer")
             newest += 40
             # Killed again as soon as it has reported something, before it stores its mark.
@@ -85,7 +69,7 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(
         stack.wait("the events", lambda: covered(stack.events) >= every)
         # Airflow may hold the events of a burst back until the next one.
         for version in range(newest + 1, newest + 3):
-            write(table, 1)
+            append_by_deltalake(table, 1)
             stack.wait("the next event", lambda v=version: v in covered(stack.events))  # type: ignore[misc]
         stack.wait("the runs", lambda: covered(stack.results("report")) >= every)
         # A killed triggerer may have reported versions and not stored that it has: they are reported again.

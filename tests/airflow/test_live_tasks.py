@@ -4,33 +4,22 @@ mapped tasks, setup and teardown, and backfills."""
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from tests.airflow.live_stack import LiveStack, live_stack
+from tests.airflow.live_stack import LiveStack, append_by_deltalake, live_stack
 
 pytestmark = pytest.mark.deep
 
 DAGS = Path(__file__).with_name("live_tasks_dag.py")
 DAYS = (1, 2, 3, 5)
 
-WRITER = """
-import sys
-import pyarrow as pa
-from deltalake import write_deltalake
-for number in range(int(sys.argv[2])):
-    write_deltalake(sys.argv[1], pa.table({"id": [number]}), mode="append")
-"""
-
 
 def make_history(table: Path) -> None:
     """Have deltalake make a table that got a version at noon of each day."""
-    command = [sys.executable, "-c", WRITER, str(table), str(len(DAYS))]
-    subprocess.run(command, check=True, timeout=200)
+    append_by_deltalake(table, len(DAYS))
     for version, day in enumerate(DAYS):
         time = datetime(2026, 1, day, 12, tzinfo=timezone.utc).timestamp()
         os.utime(table / "_delta_log" / f"{version:020}.json", (time, time))

@@ -5,7 +5,7 @@ those of fsspec. The module of each store lists them; case doesn't matter. An un
 because a credential that is silently ignored would be replaced by another one from the environment.
 
 The option ``credential_provider`` is a function that returns credentials, which expire and which the client
-asks for again. It takes the place of all other credentials.
+requests again. It replaces all other credentials.
 
 Values of options may be secrets, so no message contains them.
 """

@@ -5,7 +5,8 @@ the file                                   becomes
 =========================================  ============================================================
 has no other row                           a ``remove``
 is in a table with deletion vectors        a ``remove`` and an ``add`` with a larger deletion vector
-is in another table                        a ``remove``, and an ``add`` of a new file with the other rows
+is in another table                        a ``remove``; the other rows go to new files, without partition
+                                           columns together with those of other files
 =========================================  ============================================================
 
 Spec: PROTOCOL.md, "Deletion Vectors", "Per-file Statistics" (``tightBounds``), "Row Tracking"; edge

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,15 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import AddFile, DeltaTable
-from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    InvalidTableError,
+    UnsupportedFeatureError,
+)
 from airflow_delta.spark import delete, read_changes, read_snapshot, write
 from airflow_delta.spark.dml import deletion
 from airflow_delta.spark.dml.dry_run import plan_deletion
+from tests.spark.dml.tables import all_files, rows_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,3 +171,31 @@ def test_the_plan_of_a_deletion_comes_from_the_log(spark: SparkSession, tmp_path
 def _live(uri: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = DeltaTable(uri).snapshot().files().to_pylist()
     return found
+
+
+def test_files_are_rewritten_together_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql("SELECT id FROM range(40)").repartitionByRange(4, "id")
+    write(rows, str(tmp_path))
+    found = delete(spark, str(tmp_path), "id % 10 = 3")
+    assert (found.num_copied_rows, found.num_removed_files) == (36, 4)
+    # Spark reads such small files in as many tasks as it has cores.
+    assert found.num_added_files < 4
+    assert rows_in(spark, tmp_path) == sorted(((n,) for n in range(40) if n % 10 != 3), key=str)
+
+
+@pytest.mark.parametrize("unknown", [False, True], ids=["all counts", "a count is missing"])
+def test_a_file_with_other_rows_than_its_statistics_say_is_named(
+    spark: SparkSession, tmp_path: Path, *, unknown: bool
+) -> None:
+    write(spark.sql("SELECT id FROM range(40)").repartitionByRange(4, "id"), str(tmp_path))
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    adds = [action["add"] for action in actions if "add" in action]
+    for add, stats in ((adds[1], {"numRecords": 999}), (adds[2], {})):
+        if stats or unknown:
+            add["stats"] = json.dumps(stats)
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    before = all_files(tmp_path)
+    with pytest.raises(InvalidTableError, match=re.escape(adds[1]["path"])):
+        delete(spark, str(tmp_path), "id % 10 = 3")
+    assert all_files(tmp_path) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +15,16 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
 from airflow_delta.engine.model.schema import INTEGER, LONG, STRING, StructField, StructType
 from airflow_delta.spark import read_changes, read_snapshot, update, write
+from airflow_delta.spark.dml.row_store import RowStore
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.usefixtures("interpreted")
+
+# The package has a function of the module's name.
+update_module = importlib.import_module("airflow_delta.spark.dml.update")
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -40,6 +45,24 @@ def test_expressions_see_the_old_values(spark: SparkSession, tmp_path: Path) -> 
     assert not update(spark, str(tmp_path), {"v": None}, "id = 5").written
     assert update(spark, str(tmp_path), {"v": None}).num_updated_rows == 4
     assert {row[1] for row in rows_in(spark, tmp_path)} == {None}
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS], ids=["copies", "vectors"])
+def test_large_files_are_read_again(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    properties: Mapping[str, str],
+) -> None:
+    rows = spark.sql("SELECT id, id * 10 AS v FROM range(40)").repartition(3)
+    write(rows, str(tmp_path), properties=properties)
+    stored: list[Any] = []
+    monkeypatch.setattr(RowStore, "store", lambda _, found: stored.append(found))
+    monkeypatch.setattr(update_module, "_MOST_STORED_BYTES", 0)
+    assert update(spark, str(tmp_path), {"v": "v + 1"}, "id % 8 = 3").num_updated_rows == 5
+    assert not stored
+    expected = [(n, n * 10 + (n % 8 == 3)) for n in range(40)]
+    assert rows_in(spark, tmp_path) == sorted(expected, key=str)
 
 
 def test_members_of_structs(spark: SparkSession, tmp_path: Path) -> None:

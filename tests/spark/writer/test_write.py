@@ -411,3 +411,17 @@ def test_modes_for_new_tables_whatever_the_partitions_of_a_table(
     assert not write(rows, str(tmp_path), "ignore", partition_by=["a"]).written
     with pytest.raises(TableAlreadyExistsError):
         write(rows, str(tmp_path), "error", partition_by=["a"])
+
+
+def test_few_parts_of_a_shuffle_make_no_more_files(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(40_000, numPartitions=4).selectExpr(
+        "id % 10 AS part", "sha2(cast(id AS string), 512) AS text"
+    )
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    try:
+        # Half of the values together are larger, one is smaller.
+        write(rows, str(tmp_path), partition_by=["part"], target_file_size=1_200_000)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+    assert DeltaTable(str(tmp_path)).snapshot().num_files == 10
