@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ClientError, EndpointConnectionError, ProfileNotFound
 
+from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import AccessDeniedError, InvalidArgumentError, StorageError
 from airflow_delta.engine.model.schema import INTEGER, StructField, StructType
@@ -100,6 +103,63 @@ def test_another_process_gets_what_is_valid_now(
     # They are options of the engine.
     assert DeltaTable(lake, options).snapshot().version == 0
     assert asyncio.run(hook.storage_options_async(lake)) == options
+
+
+def test_what_a_login_prints_is_not_among_the_results(
+    lake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def log_in(connection: Connection) -> Any:
+        print("a line of the hook")
+        return cloud_hooks.open_amazon(connection)
+
+    source = cloud_credentials._SOURCES["aws"]._replace(open=log_in)
+    monkeypatch.setitem(cloud_credentials._SOURCES, "aws", source)
+    assert main(["describe", lake, "--conn-id", "lake", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["version"] == 0
+    assert captured.err.count("a line of the hook") == 1
+
+
+_LOGGING_HOOK = """
+import dataclasses, sys
+from airflow_delta.cli import target
+from airflow_delta.cli.main import main
+
+look_up = target.Target._access_by_airflow
+
+def stand_in(self):
+    access = look_up(self)  # imports Airflow
+
+    def provider():
+        from airflow_delta.version_compat import BaseHook
+
+        print("a line of the hook")
+        BaseHook().log.warning("a log of the hook")
+        return {"access_key_id": "key", "secret_access_key": "secret", "token": None, "expires_at": None}
+
+    options = {**access.storage_options, "credential_provider": provider}
+    return dataclasses.replace(access, storage_options=options)
+
+target.Target._access_by_airflow = stand_in
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.deep
+def test_what_a_login_logs_is_not_among_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process that imports Airflow as the command does: its loggers keep their first stream."""
+    uri, options = new_place("s3", tmp_path)
+    DeltaTable.create(f"{uri}/t", SCHEMA, storage_options=options)
+    names = ("aws_region", "aws_endpoint_url")
+    define(monkeypatch, "lake", conn_type="delta", extra={name: options[name] for name in names})
+    command = [sys.executable, "-c", _LOGGING_HOOK, "describe", f"{uri}/t", "--conn-id", "lake"]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["version"] == 0
+    assert "a line of the hook" in done.stderr
+    assert "a log of the hook" in done.stderr
 
 
 def test_hooks_share_a_session_for_ten_minutes(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
