@@ -105,6 +105,28 @@ def test_another_process_gets_what_is_valid_now(
     assert asyncio.run(hook.storage_options_async(lake)) == options
 
 
+def test_tables_of_one_login_have_common_options(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each request returns other credentials, as if hours were between them.
+    for timeout in ("_mandatory_refresh_timeout", "_advisory_refresh_timeout"):
+        monkeypatch.setattr(RefreshableCredentials, timeout, 7200)
+    hook = DeltaHook("lake")
+    assert hook.storage_options(lake) != hook.storage_options(lake)
+    options = hook.common_storage_options(lake, "/data/t", f"{lake}-copy")
+    assert options["aws_access_key_id"].startswith("ASIA")
+
+
+def test_tables_of_two_logins_have_none(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    define(monkeypatch, "pond", conn_type="aws", extra={"role_arn": ROLE})
+    uris = [lake.replace("s3://", f"s3://{name}@") for name in ("lake", "pond")]
+    with pytest.raises(TableFailure, match="need different credentials, and a job has one set"):
+        DeltaHook().common_storage_options(*uris)
+    with pytest.raises(TableFailure, match="are in different stores"):
+        DeltaHook("lake").common_storage_options(lake, "gs://lake/t")
+    assert DeltaHook("lake").all_storage_options(lake)["credential_provider"]._renew is None
+
+
 def test_what_a_login_prints_is_not_among_the_results(
     lake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
