@@ -31,7 +31,13 @@ from airflow_delta.hooks.cloud_hooks import (
     open_google,
 )
 from airflow_delta.hooks.failures import TableFailure
-from airflow_delta.version_compat import Connection, mask_secret
+from airflow_delta.version_compat import (
+    AirflowException,
+    AirflowNotFoundException,
+    BaseHook,
+    Connection,
+    mask_secret,
+)
 
 __all__ = ["ConnectionCredentials", "credential_fields", "credentials_of"]
 
@@ -62,47 +68,59 @@ class _Source(NamedTuple):
 class ConnectionCredentials:
     """The credentials of a connection, as the function for the storage option ``credential_provider``.
 
-    :param connection: a connection with `credential_fields`.
+    A pickle of it has the id of the connection, and no secret. Where it is unpickled, such as in a Python
+    process of Spark, the first call looks the connection up there.
+
+    :param connection_id: the id of the connection.
+    :param connection_type: its type, one with `credential_fields`.
+    :param connection: the connection; None: the first call looks it up.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(
+        self, connection_id: str, connection_type: str, connection: Connection | None = None
+    ) -> None:
+        self.connection_id = connection_id
+        self._connection_type = connection_type
         self._connection = connection
         self._lock = threading.Lock()
         self._renew: Renew | None = None
         self._masked: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"ConnectionCredentials({self._connection.conn_id!r})"
+        return f"ConnectionCredentials({self.connection_id!r})"
 
-    @property
-    def connection_id(self) -> str:
-        """The id of the connection."""
-        return self._connection.conn_id
+    def __reduce__(self) -> tuple[type[ConnectionCredentials], tuple[str, str]]:
+        return ConnectionCredentials, (self.connection_id, self._connection_type)
 
     @property
     def store_kind(self) -> str:
         """The kind of store that gets the credentials; the engine sends them to no other kind."""
-        return _SOURCES[str(self._connection.conn_type)].store_kind
+        return _SOURCES[self._connection_type].store_kind
 
     def __call__(self) -> dict[str, Any]:
         """Return credentials that are valid for a while; their secrets are masked in all logs.
 
-        :raises AccessDeniedError: the cloud refuses them, or the connection is incomplete.
+        :raises AccessDeniedError: the cloud refuses them, or the connection is incomplete or can't be looked
+            up here.
         :raises StorageError: the service that gives them out doesn't answer.
         """
         with self._lock:
             try:
-                if self._renew is None:
-                    self._renew = _SOURCES[str(self._connection.conn_type)].open(self._connection)
-                found = self._renew()
+                found = self._obtain()
             except Exception as error:  # noqa: BLE001 - of three libraries, and of the network
                 # Not chained: the messages of the clouds' clients are long, and may quote their requests.
-                raise _failure(self._connection, error) from None
+                raise _failure(self.connection_id, error) from None
             secrets = {str(found[name]) for name in _SECRETS if found.get(name)}
             for secret in secrets - self._masked:
                 mask_secret(secret)
             self._masked |= secrets
         return found
+
+    def _obtain(self) -> dict[str, Any]:
+        if self._renew is None:
+            connection = self._connection or _look_up(self.connection_id, self._connection_type)
+            self._renew = _SOURCES[self._connection_type].open(connection)
+        return self._renew()
 
     def as_options(self) -> tuple[dict[str, str], datetime]:
         """The credentials of this moment as storage options, for processes that can't renew them.
@@ -110,7 +128,7 @@ class ConnectionCredentials:
         :returns: the options, and until when they are valid at least.
         :raises DeltaError: see `__call__`.
         """
-        names = _OPTIONS[str(self._connection.conn_type)]
+        names = _OPTIONS[self._connection_type]
         found = self()
         options = {option: str(found[name]) for name, option in names.items() if found.get(name)}
         return options, found["expires_at"]
@@ -166,7 +184,10 @@ class _Shared:
         with self._lock:
             known = self._known.get(connection.conn_id)
             if known is None or known[1] != content or now - known[0] > _SHARED_SECONDS:
-                known = (now, content, ConnectionCredentials(connection))
+                credentials = ConnectionCredentials(
+                    connection.conn_id, str(connection.conn_type), connection
+                )
+                known = (now, content, credentials)
                 self._known[connection.conn_id] = known
         return known[2]
 
@@ -181,14 +202,35 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _failure(connection: Connection, error: Exception) -> Exception:
+def _look_up(connection_id: str, connection_type: str) -> Connection:
+    """Look up the connection of unpickled credentials.
+
+    :raises AirflowException: it isn't there, or has another type.
+    """
+    try:
+        connection = BaseHook.get_connection(connection_id)
+    except AirflowNotFoundException:
+        raise AirflowNotFoundException(
+            "the credentials were passed on to a process that can't look up the connection; define it there, "
+            "for example as a variable of the environment, or pass on DeltaHook.storage_options(), which "
+            "are valid for a while"
+        ) from None
+    if connection.conn_type != connection_type:
+        raise AirflowException(
+            f"the connection was of type {connection_type!r} when it was passed on to this process, and is of "
+            f"type {connection.conn_type!r} here"
+        )
+    return connection
+
+
+def _failure(connection_id: str, error: Exception) -> Exception:
     """The error of the engine for one of a hook, with the first line of its text."""
     from airflow_delta.engine.errors import AccessDeniedError, StorageError
 
     first = str(error).strip().partition("\n")[0]
     kind = AccessDeniedError if is_permanent_refusal(error) else StorageError
     return kind(
-        f"the credentials of connection {connection.conn_id!r} can't be obtained: "
+        f"the credentials of connection {connection_id!r} can't be obtained: "
         f"{type(error).__name__}: {first}"
     )
 

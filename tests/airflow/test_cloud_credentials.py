@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
@@ -125,6 +126,28 @@ def test_tables_of_two_logins_have_none(lake: str, monkeypatch: pytest.MonkeyPat
     with pytest.raises(TableFailure, match="are in different stores"):
         DeltaHook("lake").common_storage_options(lake, "gs://lake/t")
     assert DeltaHook("lake").all_storage_options(lake)["credential_provider"]._renew is None
+
+
+def test_credentials_are_passed_on_by_the_id_of_their_connection(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = DeltaHook("lake").table(lake)
+    found = table.storage_options["credential_provider"]()
+    passed_on = pickle.dumps((table, DeltaHook("lake").all_storage_options(lake)))
+    for secret in (SECRET, found["secret_access_key"], found["token"]):
+        assert secret.encode() not in passed_on
+    again, options = pickle.loads(passed_on)
+    assert again.snapshot().version == 0
+    provide = options["credential_provider"]
+    assert provide is not table.storage_options["credential_provider"]
+    assert provide()["access_key_id"].startswith("ASIA")
+    # Where it is unpickled, the connection may be another one, or unknown.
+    define(monkeypatch, "lake", conn_type="delta")
+    with pytest.raises(AccessDeniedError, match="'lake' can't .* is of type 'delta' here"):
+        pickle.loads(passed_on)[0].snapshot()
+    monkeypatch.delenv("AIRFLOW_CONN_LAKE")
+    with pytest.raises(AccessDeniedError, match=r"'lake' can't .* DeltaHook\.storage_options"):
+        pickle.loads(passed_on)[0].snapshot()
 
 
 def test_what_a_login_prints_is_not_among_the_results(

@@ -88,6 +88,9 @@ class TableAccess(BaseHook):
     def all_storage_options(self, table_uri: str) -> dict[str, Any]:
         """The storage options of a table for this process, which renews credentials that expire.
 
+        They can be pickled. Instead of a login, the pickle has the id of its connection, and the process that
+        unpickles it looks the connection up.
+
         :raises TableFailure: see `storage_options`.
         """
         return self._access(table_uri).all_options
