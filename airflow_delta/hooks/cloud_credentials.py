@@ -11,7 +11,7 @@ from the hook of the cloud's own provider package, which knows all ways to log i
 
 `ConnectionCredentials` is the function of the storage option ``credential_provider``: the store's client
 calls it again before the credentials expire, so a task or a trigger may last longer than they do. Nothing
-is requested before the first call, which is in the thread that reads the store, never in an event loop.
+is requested before the first call, which is in a thread, never in an event loop.
 """
 
 from __future__ import annotations
@@ -23,14 +23,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from airflow_delta.hooks.cloud_hooks import (
-    Renew,
-    is_permanent_refusal,
-    open_amazon,
-    open_azure,
-    open_google,
-)
+from airflow_delta.hooks.bounded_call import BoundedCall
+from airflow_delta.hooks.cloud_hooks import Renew, open_amazon, open_azure, open_google
 from airflow_delta.hooks.failures import TableFailure
+from airflow_delta.hooks.login_errors import describe_login_error, is_permanent_refusal
 from airflow_delta.version_compat import (
     AirflowException,
     AirflowNotFoundException,
@@ -45,6 +41,9 @@ __all__ = ["ConnectionCredentials", "credential_fields", "credentials_of"]
 # logs in once when it starts. A table that is opened again later, after an error, gets a new session.
 _SHARED_SECONDS = 600.0
 _SECRETS = ("secret_access_key", "token")
+# The clouds' clients repeat requests for up to ten minutes. Meanwhile a thread of the store's client waits,
+# which tables of other connections share.
+_LOGIN_SECONDS = 60.0
 
 
 class _Source(NamedTuple):
@@ -82,7 +81,7 @@ class ConnectionCredentials:
         self.connection_id = connection_id
         self._connection_type = connection_type
         self._connection = connection
-        self._lock = threading.Lock()
+        self._obtain_bounded = BoundedCall(self._obtain)
         self._renew: Renew | None = None
         self._masked: set[str] = set()
 
@@ -100,27 +99,37 @@ class ConnectionCredentials:
     def __call__(self) -> dict[str, Any]:
         """Return credentials that are valid for a while; their secrets are masked in all logs.
 
-        :raises AccessDeniedError: the cloud refuses them, or the connection is incomplete or can't be looked
-            up here.
-        :raises StorageError: the service that gives them out doesn't answer.
+        :raises AccessDeniedError: the cloud refuses them, or the connection is incomplete or can't be
+            looked up here.
+        :raises StorageError: the service that gives them out doesn't answer, or not within a minute.
         """
-        with self._lock:
-            try:
-                found = self._obtain()
-            except Exception as error:  # noqa: BLE001 - of three libraries, and of the network
-                # Not chained: the messages of the clouds' clients are long, and may quote their requests.
-                raise _failure(self.connection_id, error) from None
-            secrets = {str(found[name]) for name in _SECRETS if found.get(name)}
-            for secret in secrets - self._masked:
-                mask_secret(secret)
-            self._masked |= secrets
+        try:
+            found = self._obtain_bounded(_LOGIN_SECONDS)
+        except Exception as error:  # noqa: BLE001 - of three libraries, and of the network
+            # Not chained: the messages of the clouds' clients may quote their requests.
+            raise self._failure(error) from None
+        secrets = {str(found[name]) for name in _SECRETS if found.get(name)}
+        for secret in secrets - self._masked:
+            mask_secret(secret)
+        self._masked |= secrets
         return found
 
     def _obtain(self) -> dict[str, Any]:
+        if self._connection is None:
+            self._connection = _look_up(self.connection_id, self._connection_type)
         if self._renew is None:
-            connection = self._connection or _look_up(self.connection_id, self._connection_type)
-            self._renew = _SOURCES[self._connection_type].open(connection)
+            self._renew = _SOURCES[self._connection_type].open(self._connection)
         return self._renew()
+
+    def _failure(self, error: Exception) -> Exception:
+        """The error of the engine for one of a hook."""
+        from airflow_delta.engine.errors import AccessDeniedError, StorageError
+
+        kind = AccessDeniedError if is_permanent_refusal(error) else StorageError
+        return kind(
+            f"the credentials of connection {self.connection_id!r} can't be obtained: "
+            f"{describe_login_error(error, self._connection)}"
+        )
 
     def as_options(self) -> tuple[dict[str, str], datetime]:
         """The credentials of this moment as storage options, for processes that can't renew them.
@@ -211,28 +220,16 @@ def _look_up(connection_id: str, connection_type: str) -> Connection:
         connection = BaseHook.get_connection(connection_id)
     except AirflowNotFoundException:
         raise AirflowNotFoundException(
-            "the credentials were passed on to a process that can't look up the connection; define it there, "
-            "for example as a variable of the environment, or pass on DeltaHook.storage_options(), which "
-            "are valid for a while"
+            "the credentials were passed on to a process that can't look up the connection; define it "
+            "there, for example as a variable of the environment, or pass on "
+            "DeltaHook.storage_options(), which are valid for a while"
         ) from None
     if connection.conn_type != connection_type:
         raise AirflowException(
-            f"the connection was of type {connection_type!r} when it was passed on to this process, and is of "
-            f"type {connection.conn_type!r} here"
+            f"the connection was of type {connection_type!r} when it was passed on to this process, and is "
+            f"of type {connection.conn_type!r} here"
         )
     return connection
-
-
-def _failure(connection_id: str, error: Exception) -> Exception:
-    """The error of the engine for one of a hook, with the first line of its text."""
-    from airflow_delta.engine.errors import AccessDeniedError, StorageError
-
-    first = str(error).strip().partition("\n")[0]
-    kind = AccessDeniedError if is_permanent_refusal(error) else StorageError
-    return kind(
-        f"the credentials of connection {connection_id!r} can't be obtained: "
-        f"{type(error).__name__}: {first}"
-    )
 
 
 _AZURE_FIELDS = ("managed_identity_client_id", "workload_identity_tenant_id")

@@ -88,8 +88,8 @@ class TableAccess(BaseHook):
     def all_storage_options(self, table_uri: str) -> dict[str, Any]:
         """The storage options of a table for this process, which renews credentials that expire.
 
-        They can be pickled. Instead of a login, the pickle has the id of its connection, and the process that
-        unpickles it looks the connection up.
+        They can be pickled. Instead of a login, the pickle has the id of its connection, and the process
+        that unpickles it looks the connection up.
 
         :raises TableFailure: see `storage_options`.
         """
@@ -251,7 +251,7 @@ class _Access(NamedTuple):
 
     @property
     def identity(self) -> tuple[dict[str, str], str | None]:
-        """What two tables have in common that need the same options: those, and the connection of a login."""
+        """What tables that need the same options have in common: these, and the connection of a login."""
         credentials = self.credentials
         return self.options, None if credentials is None else credentials.connection_id
 
