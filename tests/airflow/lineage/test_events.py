@@ -16,9 +16,11 @@ from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOpera
 from airflow_delta.sensors.table_version import TableVersionSensor
 from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.lineage.captured_events import capture_events
+from tests.answering_store import answering_store
 
 SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
 SECRET = "WJALRXUTNFEMI"
+EXPIRED = b"<Error><Code>ExpiredToken</Code></Error>"
 
 
 def planned(table: Path, version: int | None = None) -> dict[str, Any]:
@@ -42,8 +44,6 @@ def test_the_events_of_success_failure_and_retry(
 ) -> None:
     from airflow.sdk import task
 
-    connection = {"conn_type": "delta", "extra": {"aws_secret_access_key": SECRET}}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
     table = str(sales_copy)
     restored = DeltaHook.restore
     tries: list[dict[str, Any]] = []
@@ -76,7 +76,15 @@ def test_the_events_of_success_failure_and_retry(
         optimize = OptimizeOperator(task_id="optimize", table_uri=table)
         missing = TimeTravelSnapshotOperator(task_id="missing", table_uri=table, version=77)
         wait >> own() >> pin >> restore >> optimize >> missing
-    with capture_events(tmp_path, monkeypatch) as events:
+        OptimizeOperator(
+            task_id="refused", table_uri="s3://lake/sales", delta_conn_id="lake", retries=2
+        )
+    with answering_store() as store, capture_events(tmp_path, monkeypatch) as events:
+        store.status, store.body = 400, EXPIRED
+        keys = {"aws_access_key_id": "AKIA", "aws_secret_access_key": SECRET}
+        extra = {**keys, "aws_region": "us-east-1", "aws_endpoint_url": store.url}
+        connection = {"conn_type": "delta", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
         run = run_of(dag)
     assert (run.states["optimize"], run.states["missing"]) == ("success", "failed")
 
@@ -121,4 +129,9 @@ def test_the_events_of_success_failure_and_retry(
     }
     failure = {"inputs": [planned(sales_copy, 77)], "outputs": []}
     assert events.of("missing") == [{"type": "START", **failure}, {"type": "FAIL", **failure}]
+    # Credentials that have expired: one try, with an event and without a result.
+    assert (run.states["refused"], run.tries["refused"]) == ("failed", 1)
+    assert run.results["refused"] is None
+    assert [event["type"] for event in events.of("refused")] == ["START", "FAIL"]
+    assert "wrong or expired" in events.text
     assert SECRET not in events.text
