@@ -106,7 +106,7 @@ def read_fields(
     for name, field in table.items():
         value: Any = obj.get(field.key)
         # Most values. A table may have 100,000 metadata domains, and `read` takes five times as long.
-        if type(value) is field.plain and (value is True or value is False or value.isascii()):
+        if type(value) is field.plain and (not isinstance(value, str) or value.isascii()):
             values[name] = value
         else:
             values[name] = field.read(obj, field.key, where)
