@@ -17,9 +17,11 @@ from airflow_delta.operators.vacuum import VacuumOperator
 from airflow_delta.sensors.table_version import TableVersionSensor
 from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.lineage.captured_events import EventFile, capture_events, event_server
+from tests.answering_store import answering_store
 
 SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
 SECRET = "WJALRXUTNFEMI"
+EXPIRED = b"<Error><Code>ExpiredToken</Code></Error>"
 
 # In the place of a Spark with OpenLineage's listener: it sends an event as its properties say.
 LISTENER = """
@@ -64,8 +66,6 @@ def test_the_events_of_success_failure_and_retry(
 ) -> None:
     from airflow.sdk import task
 
-    connection = {"conn_type": "delta", "extra": {"aws_secret_access_key": SECRET}}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
     table = str(sales_copy)
     restored = DeltaHook.restore
     tries: list[dict[str, Any]] = []
@@ -98,8 +98,16 @@ def test_the_events_of_success_failure_and_retry(
         optimize = OptimizeOperator(task_id="optimize", table_uri=table)
         missing = TimeTravelSnapshotOperator(task_id="missing", table_uri=table, version=77)
         wait >> own() >> pin >> restore >> optimize >> missing
+        OptimizeOperator(
+            task_id="refused", table_uri="s3://lake/sales", delta_conn_id="lake", retries=2
+        )
     events = EventFile(tmp_path / "events.json")
-    with capture_events(events, monkeypatch):
+    with answering_store() as store, capture_events(events, monkeypatch):
+        store.status, store.body = 400, EXPIRED
+        keys = {"aws_access_key_id": "AKIA", "aws_secret_access_key": SECRET}
+        extra = {**keys, "aws_region": "us-east-1", "aws_endpoint_url": store.url}
+        connection = {"conn_type": "delta", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
         run = run_of(dag)
     assert (run.states["optimize"], run.states["missing"]) == ("success", "failed")
 
@@ -144,6 +152,11 @@ def test_the_events_of_success_failure_and_retry(
     }
     failure = {"inputs": [planned(sales_copy, 77)], "outputs": []}
     assert events.of("missing") == [{"type": "START", **failure}, {"type": "FAIL", **failure}]
+    # Credentials that have expired: one try, with an event and without a result.
+    assert (run.states["refused"], run.tries["refused"]) == ("failed", 1)
+    assert run.results["refused"] is None
+    assert [event["type"] for event in events.of("refused")] == ["START", "FAIL"]
+    assert "wrong or expired" in events.text
     assert SECRET not in events.text
 
 
