@@ -20,8 +20,6 @@ from airflow_delta.spark.dml.dry_run import plan_deletion
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 
 def test_statistics_of_a_file_whose_columns_have_another_order(
     spark: SparkSession, tmp_path: Path

@@ -19,8 +19,6 @@ from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 VECTORS = {"delta.enableDeletionVectors": "true"}
 FEED = {"delta.enableChangeDataFeed": "true"}
 GENERATED = StructType(
