@@ -22,14 +22,12 @@ from airflow_delta.spark import add_constraint, set_not_null
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
 from tests.interop.test_altered_tables import both, plain, state
 from tests.log_builder import commit_path
-from tests.spark.conftest import interpreted, spark
+from tests.spark.conftest import spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["interpreted", "spark"]
-
-pytestmark = pytest.mark.usefixtures("interpreted")
+__all__ = ["spark"]
 
 
 def actions(root: Path, version: int) -> dict[str, list[Any]]:

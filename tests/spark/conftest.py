@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Most queries run once, each another one, on a few rows: compiling them would take longer."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -34,24 +39,20 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 def spark() -> Iterator[SparkSession]:
     """A local session; its own time zone is not UTC."""
     builder = SparkSession.builder.master("local[2]").appName("tests")
-    session = builder.config(map=SETTINGS).getOrCreate()
+    session = builder.config(map=SETTINGS | INTERPRETED).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
 
 
 @pytest.fixture
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Queries that run once, each another one, on a few rows: compiling them would take longer."""
-    settings = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name in settings:
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Queries are compiled, as by default: where that is what is tested, or where rows are many."""
+    for name in INTERPRETED:
         spark.conf.unset(name)
+    yield
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:

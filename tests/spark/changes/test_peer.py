@@ -20,8 +20,6 @@ from tests.spark.conftest import rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 COLUMNS = (
     "id BIGINT, name STRING, price DECIMAL(12,2), at TIMESTAMP, wall TIMESTAMP_NTZ, "
     "nested STRUCT<a: INT, b: DOUBLE>, tags ARRAY<STRING>, day DATE"

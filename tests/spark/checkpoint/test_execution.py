@@ -38,7 +38,7 @@ from airflow_delta.spark.checkpoint.key_shuffle import ByHash, ByRange, StorageA
 from airflow_delta.spark.checkpoint.sidecar_run import SidecarRun
 from tests.deep import deep_but_for
 from tests.log_builder import add, metadata, remove
-from tests.spark.conftest import SETTINGS
+from tests.spark.conftest import INTERPRETED, SETTINGS
 from tests.table_builder import (
     FAR_FUTURE_MS,
     Action,
@@ -349,7 +349,7 @@ def test_a_job_that_is_killed_leaves_nothing_that_anybody_sees(tmp_path: Path) -
     table = table_of(commits(HISTORY), tmp_path)
     log = log_of(table)
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(table), repr(SETTINGS)],
+        [sys.executable, "-c", KILLED, str(table), repr(SETTINGS | INTERPRETED)],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,

@@ -26,8 +26,6 @@ from tests.spark.dml.tables import all_files, stored_bytes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 Row: TypeAlias = "tuple[int, str, int]"
 Rows: TypeAlias = "list[Row]"
 Change: TypeAlias = "tuple[str, Callable[[SparkSession, str], Any], Callable[[Rows], Rows]]"

@@ -16,8 +16,6 @@ from tests.spark.dml.twins import Twins
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 KINDS = {
     "everything": Kind(
         vectors=True, mapping="name", feed=True, tracked=True, partitioned=True, constrained=True
@@ -42,7 +40,7 @@ def test_both_engines_change_rows_alike_and_go_on_with_each_others_table(
     rng = random.Random(name)
     steps = ["delete", "update", "merge", "merge"]
     if name != IN_SHORT:
-        steps += ["merge", "update", rng.choice(OTHERS), rng.choice(OTHERS)]
+        steps += [rng.choice(OTHERS), rng.choice(OTHERS)]
     rng.shuffle(steps)
     twins = Twins(delta_spark, tmp_path, KINDS[name], RandomChanges(spark, rng, tmp_path / "table"))
     twins.run(steps)

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
-
 def by_name(profile: TableProfile) -> dict[str, ColumnProfile]:
     return {column.name: column for column in profile.columns}
 

@@ -80,9 +80,6 @@ STEPS = {
 ROW_IDS = "_metadata.row_id AS _row_id, _metadata.row_commit_version AS _row_commit_version"
 
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
-
 @pytest.mark.parametrize("mode", deep_but_for(STEPS, "id"))
 def test_every_version_reads_as_by_delta_spark(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path, mode: str

@@ -27,8 +27,6 @@ from tests.deep import deep_but_for
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 NAMED = StructType((StructField("x", INTEGER), StructField("n m", STRING)))
 
 

@@ -40,8 +40,6 @@ from tests.spark.conftest import bag, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 
 @dataclass(frozen=True)
 class Case:

@@ -21,8 +21,6 @@ from tests.spark.conftest import bag, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 
 def test_binary_partition_values_are_the_bytes_of_their_text(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path
