@@ -40,7 +40,7 @@ def test_both_engines_change_rows_alike_and_go_on_with_each_others_table(
     rng = random.Random(name)
     steps = ["delete", "update", "merge", "merge"]
     if name != IN_SHORT:
-        steps += [rng.choice(OTHERS), rng.choice(OTHERS)]
+        steps += ["merge", "update", rng.choice(OTHERS), rng.choice(OTHERS)]
     rng.shuffle(steps)
     twins = Twins(delta_spark, tmp_path, KINDS[name], RandomChanges(spark, rng, tmp_path / "table"))
     twins.run(steps)
