@@ -63,6 +63,8 @@ def _send_logs_to_standard_error() -> None:
     Airflow's loggers hold the stream of standard output. So its file descriptor becomes that of standard
     error, and the results get a new stream.
     """
+    if sys.stdout is None or sys.stderr is None:
+        return  # It is closed.
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):

@@ -84,6 +84,7 @@ __all__ = [
     "is_written_none",
     "mapped_references",
     "mask_secret",
+    "openlineage_timeout",
     "properties_of_parent_job",
     "reference_text",
     "task_state",
@@ -209,6 +210,14 @@ def is_openlineage_enabled() -> bool:
     except ImportError:
         return False
     return not openlineage.is_disabled()
+
+
+def openlineage_timeout() -> float:
+    """The seconds that a task waits for OpenLineage at most, if its provider is installed.
+
+    That is the setting ``[openlineage] execution_timeout``.
+    """
+    return float(conf.getint("openlineage", "execution_timeout", fallback=10))
 
 
 def hook_lineage_collector() -> Any | None:

@@ -8,7 +8,7 @@ import click
 
 from airflow_delta.cli.options import HOURS, at_most_one, json_option, subcommand, yes_option
 from airflow_delta.cli.progress import progress
-from airflow_delta.cli.reports import print_how_to_delete, print_report
+from airflow_delta.cli.reports import print_how_to_proceed, print_report
 from airflow_delta.cli.target import Target, table_options
 
 __all__ = ["cleanup"]
@@ -63,4 +63,4 @@ def cleanup(
             dry_run=not yes,
         )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=not yes)
-    print_how_to_delete(yes=yes, dry_run=dry_run, as_json=as_json)
+    print_how_to_proceed("deleted", yes=yes, dry_run=dry_run, as_json=as_json)

@@ -57,6 +57,9 @@ def diff(
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     """The difference for people; what doesn't differ has no line."""
     yield f"version {facts['from_version']} -> {facts['to_version']}"
+    ids = facts["table_id"]
+    if ids["before"] != ids["after"]:
+        yield f"the table was replaced: its id is {ids['after']}, and was {ids['before']}"
     yield ""
     for name, sign in (("added", "+"), ("removed", "-")):
         files = facts[f"files_{name}"]

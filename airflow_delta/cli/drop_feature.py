@@ -6,7 +6,7 @@ import click
 
 from airflow_delta.cli.options import at_most_one, json_option, subcommand
 from airflow_delta.cli.progress import progress
-from airflow_delta.cli.reports import print_how_to_delete, print_report
+from airflow_delta.cli.reports import print_how_to_proceed, print_report
 from airflow_delta.cli.target import Target, table_options
 
 __all__ = ["NOT_YET", "drop_feature"]
@@ -54,5 +54,5 @@ def drop_feature(
             feature, truncate_history=truncate_history, dry_run=only_plan
         )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=only_plan)
-    print_how_to_delete(yes=not only_plan, dry_run=dry_run, as_json=as_json)
+    print_how_to_proceed("deleted", yes=not only_plan, dry_run=dry_run, as_json=as_json)
     return 0 if result.status in ("dropped", "planned") else NOT_YET

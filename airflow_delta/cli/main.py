@@ -3,8 +3,8 @@
 Exit status:
 
 * 0: success;
-* 1: the table can't be read or changed, or its commit owner can't be reached, with the reason on standard
-  error; or ``doctor`` has found an error;
+* 1: the table can't be read or changed, its commit owner can't be reached, or standard output can't be
+  written, with the reason on standard error; or ``doctor`` has found an error;
 * 2: the command line is wrong;
 * 3: only ``drop-feature``: not dropped yet, run it again;
 * 130: interrupted.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from click.shell_completion import shell_complete
@@ -22,12 +23,13 @@ from click.shell_completion import shell_complete
 from airflow_delta.cli.completion import COMPLETE_VARIABLE
 from airflow_delta.cli.group import PROGRAM, airflow_delta
 from airflow_delta.cli.output import (
+    flush_results,
     print_error,
     print_note,
     print_usage_error,
     warnings_as_lines,
 )
-from airflow_delta.engine.errors import DeltaError
+from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
 
 __all__ = ["main"]
 
@@ -52,10 +54,11 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
         return shell_complete(airflow_delta, {}, PROGRAM, COMPLETE_VARIABLE, instruction)
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in words
+    if sys.stderr is None:  # It is closed, and `print` would take standard output instead.
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - never closed
     try:
         with warnings_as_lines(as_json=as_json):
-            status = _run(words, program)
-        sys.stdout.flush()
+            return _run(words, program)
     except click.exceptions.Exit as ended:
         raise SystemExit(ended.exit_code) from None
     except click.exceptions.NoArgsIsHelpError as wrong:
@@ -75,13 +78,20 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
         print_note("interrupted")
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader, for example `head`, has closed the pipe. Python flushes standard output again at exit,
-        # which must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    return status
+        return 0  # The reader, for example `head`, has enough.
 
 
 def _run(words: list[str], program: str) -> int:
-    with airflow_delta.make_context(program, words) as context:
-        return airflow_delta.invoke(context) or 0
+    if sys.stdout is None:
+        raise InvalidArgumentError(
+            "standard output is closed, so nothing was done; redirect it to /dev/null if you don't need "
+            "the result"
+        )
+    try:
+        with airflow_delta.make_context(program, words) as context:
+            status = airflow_delta.invoke(context) or 0
+    except OSError:
+        flush_results()  # This is the reason if click couldn't print the help.
+        raise
+    flush_results()
+    return status

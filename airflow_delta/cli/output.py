@@ -4,24 +4,27 @@ Texts of a table may contain control characters, and locations may contain passw
 goes through this module, which escapes or removes them.
 
 Results go to standard output. Errors and warnings go to standard error, one a line: as text, or with
-``--json`` as JSON objects.
+``--json`` as JSON objects. If standard output can't be written, that is an error; standard error that can't
+be written is ignored.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from airflow_delta.cli.wording import in_cli_words
-from airflow_delta.engine.errors import DeltaError, DeltaWarning
+from airflow_delta.engine.errors import DeltaError, DeltaWarning, InvalidArgumentError
 from airflow_delta.engine.model.plain import plain
 from airflow_delta.engine.public_text import public_text, without_password
 
 __all__ = [
+    "flush_results",
     "hide",
     "print_error",
     "print_json",
@@ -31,6 +34,7 @@ __all__ = [
     "print_script",
     "print_usage_error",
     "warnings_as_lines",
+    "writing_results",
 ]
 
 _PROGRAM = "airflow-delta"
@@ -50,9 +54,49 @@ def hide(secrets: Iterable[str]) -> None:
     _secrets.update(secret for secret in secrets if len(secret) > _SHORTEST)
 
 
+@contextmanager
+def writing_results() -> Iterator[None]:
+    """Report it if standard output can't be written in the block; nothing is written to it afterwards.
+
+    Raises:
+        InvalidArgumentError: it can't be written, for example because the disk is full.
+        BrokenPipeError: the reader, for example ``head``, has closed the pipe.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        _drop_results()
+        raise
+    except OSError as error:
+        _drop_results()
+        raise InvalidArgumentError(
+            f"standard output can't be written: {error.strerror or error}"
+        ) from error
+
+
+def flush_results() -> None:
+    """Write what is in the buffer of standard output.
+
+    Raises:
+        InvalidArgumentError: see `writing_results`.
+        BrokenPipeError: see `writing_results`.
+    """
+    with writing_results():
+        sys.stdout.flush()
+
+
+def _drop_results() -> None:
+    # Python flushes standard output again at exit, which must not fail.
+    with suppress(OSError):
+        descriptor = sys.stdout.fileno()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)
+
+
 def print_line(line: str) -> None:
     """Print a line of text, with escapes for unprintable characters."""
-    print(public_text(line))
+    _print_result(public_text(line))
 
 
 def print_note(text: str) -> None:
@@ -68,17 +112,17 @@ def print_json(facts: Mapping[str, Any], *, indent: int | None = 2) -> None:
         indent: see `json.dumps`; None for one line.
     """
     uris = {name: without_password(facts[name]) for name in ("table_uri",) if name in facts}
-    print(json.dumps({**facts, **uris}, indent=indent))
+    _print_result(json.dumps({**facts, **uris}, indent=indent))
 
 
 def print_json_row(row: Mapping[str, Any]) -> None:
     """Print a row of a table as a JSON object, in a line of its own; nothing is removed from it."""
-    print(json.dumps(row))
+    _print_result(json.dumps(row))
 
 
 def print_script(text: str) -> None:
     """Print a text of this package as it is, with its line breaks."""
-    print(text)
+    _print_result(text)
 
 
 def print_error(error: DeltaError, *, as_json: bool) -> None:
@@ -108,7 +152,7 @@ def print_usage_error(usage: str, message: str, *, as_json: bool) -> None:
     if as_json:
         _print_object("error", "UsageError", message, table_uri=None, facts={})
         return
-    print(usage, file=sys.stderr)
+    _print_to_stderr(usage)
     _print_problem(f"{_PROGRAM}: {message}")
 
 
@@ -147,11 +191,22 @@ def warnings_as_lines(*, as_json: bool) -> Iterator[None]:
 
 def _print_object(kind: str, type_: str, message: str, **facts: Any) -> None:
     members = {"type": type_, "message": message, **facts}
-    print(json.dumps({kind: _without_passwords(members)}), file=sys.stderr)
+    _print_to_stderr(json.dumps({kind: _without_passwords(members)}))
 
 
 def _print_problem(message: str) -> None:
-    print(public_text(_hidden(message)), file=sys.stderr)
+    _print_to_stderr(public_text(_hidden(message)))
+
+
+def _print_result(text: str) -> None:
+    with writing_results():
+        print(text)
+
+
+def _print_to_stderr(text: str) -> None:
+    # There is no other place to say that it can't be written; the exit status stays.
+    with suppress(OSError):
+        print(text, file=sys.stderr)
 
 
 def _without_passwords(value: Any) -> Any:

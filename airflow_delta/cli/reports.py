@@ -8,7 +8,7 @@ from typing import Any
 from airflow_delta.cli.output import print_json, print_line, print_note
 from airflow_delta.cli.wording import in_cli_words
 
-__all__ = ["print_how_to_delete", "print_report"]
+__all__ = ["print_how_to_proceed", "print_report"]
 
 
 def print_report(
@@ -34,13 +34,14 @@ def print_report(
         print_line(line)
 
 
-def print_how_to_delete(*, yes: bool, dry_run: bool, as_json: bool) -> None:
+def print_how_to_proceed(done: str, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Print how to do what has only been reported, unless a dry run was requested.
 
     Args:
+        done: what wasn't done to anything, such as ``deleted``.
         yes: whether it was done.
         dry_run: whether ``--dry-run`` was given.
         as_json: whether the output is for a program; it has ``dry_run`` then.
     """
     if not (yes or dry_run or as_json):
-        print_note("nothing was deleted; run the command again with --yes to do so")
+        print_note(f"nothing was {done}; run the command again with --yes to do so")

@@ -17,7 +17,12 @@ from typing import Any, BinaryIO, TypeAlias
 
 import pyarrow as pa
 
-from airflow_delta.cli.output import print_json_row, print_line
+from airflow_delta.cli.output import (
+    flush_results,
+    print_json_row,
+    print_line,
+    writing_results,
+)
 from airflow_delta.cli.tables import print_table
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.plain import plain
@@ -69,11 +74,11 @@ def print_rows(name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) 
         for line in _csv_lines(schema, batches):
             print_line(line)
     else:
-        sys.stdout.flush()
+        flush_results()
         writers = {**_WRITERS, "arrow": _write_arrow_stream}
         if name == "csv":
             _check_csv(schema)
-        with writers[name](schema, sys.stdout.buffer) as write:
+        with writing_results(), writers[name](schema, sys.stdout.buffer) as write:
             for batch in batches:
                 write(batch)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from airflow_delta.cli.output import print_line
+from airflow_delta.cli.output import print_line, writing_results
 from airflow_delta.engine.public_text import public_text
 
 __all__ = ["print_table"]
@@ -69,4 +69,5 @@ def _print_rich(
         table.add_column(Text(public_text(name)), justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(Text(public_text(cell)) for cell in row))
-    Console(highlight=False).print(table)
+    with writing_results():
+        Console(highlight=False).print(table)

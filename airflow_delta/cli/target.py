@@ -70,6 +70,7 @@ class Target:
 
         Raises:
             InvalidArgumentError: see `access`; or the location or an option is invalid.
+            StorageError: see `access`.
         """
         from airflow_delta.engine import DeltaTable
 
@@ -82,25 +83,24 @@ class Target:
         )
 
     def access(self) -> Access:
-        """Find out how to open the table.
+        """Find out how to open the table, and log in if the Airflow connection needs a login.
 
         Raises:
             InvalidArgumentError: the environment variable with options is malformed; an Airflow connection
                 doesn't exist or can't be used; or Airflow isn't installed.
+            AccessDeniedError: the cloud refuses the login.
+            StorageError: the service for logins doesn't answer.
         """
         if self.connection is not None or self.owner_connection is not None:
             # Airflow logs to standard output, which is for results.
             with redirect_stdout(sys.stderr):
                 access = self._access_by_airflow()
-        else:
-            options = {**_environment_options(), **self.storage_options}
-            access = Access(self.uri, options, None, self.allowed_outside)
-        hide(
-            value
-            for name, value in access.storage_options.items()
-            if isinstance(value, str) and _SECRET.search(name)
-        )
-        return access
+                _hide_secrets(access.storage_options)
+                _log_in(access.storage_options)
+            return access
+        options = {**_environment_options(), **self.storage_options}
+        _hide_secrets(options)
+        return Access(self.uri, options, None, self.allowed_outside)
 
     def _access_by_airflow(self) -> Access:
         from airflow_delta.engine.errors import InvalidArgumentError
@@ -189,6 +189,25 @@ _PARAMETERS = (
     # A shell completes the names of directories; there is nothing to complete in a URI.
     click.argument("uri", metavar="URI", shell_complete=_complete_directory),
 )
+
+
+def _log_in(options: Mapping[str, Any]) -> None:
+    """Call the function that provides the credentials, if there is one, and hide their secrets.
+
+    Otherwise the client of the store would be the first to call it. What the hooks of Airflow's providers
+    print and log, also when they are imported, would be among the results.
+    """
+    from airflow_delta.engine.storage.store_arguments import CREDENTIAL_PROVIDER
+
+    provider = options.get(CREDENTIAL_PROVIDER)
+    if provider is not None:
+        _hide_secrets(provider())
+
+
+def _hide_secrets(options: Mapping[str, Any]) -> None:
+    hide(
+        value for name, value in options.items() if isinstance(value, str) and _SECRET.search(name)
+    )
 
 
 def _environment_options() -> dict[str, str]:

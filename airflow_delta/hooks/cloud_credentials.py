@@ -11,7 +11,7 @@ from the hook of the cloud's own provider package, which knows all ways to log i
 
 `ConnectionCredentials` is the function of the storage option ``credential_provider``: the store's client
 calls it again before the credentials expire, so a task or a trigger may last longer than they do. Nothing
-is requested before the first call, which is in the thread that reads the store, never in an event loop.
+is requested before the first call, which is in a thread, never in an event loop.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from airflow_delta.hooks.cloud_hooks import (
-    Renew,
-    is_permanent_refusal,
-    open_amazon,
-    open_azure,
-    open_google,
-)
+from airflow_delta.hooks.bounded_call import BoundedCall
+from airflow_delta.hooks.cloud_hooks import Renew, open_amazon, open_azure, open_google
 from airflow_delta.hooks.failures import TableFailure
-from airflow_delta.version_compat import Connection, mask_secret
+from airflow_delta.hooks.login_errors import describe_login_error, is_permanent_refusal
+from airflow_delta.version_compat import (
+    AirflowException,
+    AirflowNotFoundException,
+    BaseHook,
+    Connection,
+    mask_secret,
+)
 
 __all__ = ["ConnectionCredentials", "credential_fields", "credentials_of"]
 
@@ -39,6 +41,9 @@ __all__ = ["ConnectionCredentials", "credential_fields", "credentials_of"]
 # logs in once when it starts. A table that is opened again later, after an error, gets a new session.
 _SHARED_SECONDS = 600.0
 _SECRETS = ("secret_access_key", "token")
+# The clouds' clients repeat requests for up to ten minutes. Meanwhile a thread of the store's client waits,
+# which tables of other connections share.
+_LOGIN_SECONDS = 60.0
 
 
 class _Source(NamedTuple):
@@ -62,47 +67,69 @@ class _Source(NamedTuple):
 class ConnectionCredentials:
     """The credentials of a connection, as the function for the storage option ``credential_provider``.
 
-    :param connection: a connection with `credential_fields`.
+    A pickle of it has the id of the connection, and no secret. Where it is unpickled, such as in a Python
+    process of Spark, the first call looks the connection up there.
+
+    :param connection_id: the id of the connection.
+    :param connection_type: its type, one with `credential_fields`.
+    :param connection: the connection; None: the first call looks it up.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(
+        self, connection_id: str, connection_type: str, connection: Connection | None = None
+    ) -> None:
+        self.connection_id = connection_id
+        self._connection_type = connection_type
         self._connection = connection
-        self._lock = threading.Lock()
+        self._obtain_bounded = BoundedCall(self._obtain)
         self._renew: Renew | None = None
         self._masked: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"ConnectionCredentials({self._connection.conn_id!r})"
+        return f"ConnectionCredentials({self.connection_id!r})"
 
-    @property
-    def connection_id(self) -> str:
-        """The id of the connection."""
-        return self._connection.conn_id
+    def __reduce__(self) -> tuple[type[ConnectionCredentials], tuple[str, str]]:
+        return ConnectionCredentials, (self.connection_id, self._connection_type)
 
     @property
     def store_kind(self) -> str:
         """The kind of store that gets the credentials; the engine sends them to no other kind."""
-        return _SOURCES[str(self._connection.conn_type)].store_kind
+        return _SOURCES[self._connection_type].store_kind
 
     def __call__(self) -> dict[str, Any]:
         """Return credentials that are valid for a while; their secrets are masked in all logs.
 
-        :raises AccessDeniedError: the cloud refuses them, or the connection is incomplete.
-        :raises StorageError: the service that gives them out doesn't answer.
+        :raises AccessDeniedError: the cloud refuses them, or the connection is incomplete or can't be
+            looked up here.
+        :raises StorageError: the service that gives them out doesn't answer, or not within a minute.
         """
-        with self._lock:
-            try:
-                if self._renew is None:
-                    self._renew = _SOURCES[str(self._connection.conn_type)].open(self._connection)
-                found = self._renew()
-            except Exception as error:  # noqa: BLE001 - of three libraries, and of the network
-                # Not chained: the messages of the clouds' clients are long, and may quote their requests.
-                raise _failure(self._connection, error) from None
-            secrets = {str(found[name]) for name in _SECRETS if found.get(name)}
-            for secret in secrets - self._masked:
-                mask_secret(secret)
-            self._masked |= secrets
+        try:
+            found = self._obtain_bounded(_LOGIN_SECONDS)
+        except Exception as error:  # noqa: BLE001 - of three libraries, and of the network
+            # Not chained: the messages of the clouds' clients may quote their requests.
+            raise self._failure(error) from None
+        secrets = {str(found[name]) for name in _SECRETS if found.get(name)}
+        for secret in secrets - self._masked:
+            mask_secret(secret)
+        self._masked |= secrets
         return found
+
+    def _obtain(self) -> dict[str, Any]:
+        if self._connection is None:
+            self._connection = _look_up(self.connection_id, self._connection_type)
+        if self._renew is None:
+            self._renew = _SOURCES[self._connection_type].open(self._connection)
+        return self._renew()
+
+    def _failure(self, error: Exception) -> Exception:
+        """The error of the engine for one of a hook."""
+        from airflow_delta.engine.errors import AccessDeniedError, StorageError
+
+        kind = AccessDeniedError if is_permanent_refusal(error) else StorageError
+        return kind(
+            f"the credentials of connection {self.connection_id!r} can't be obtained: "
+            f"{describe_login_error(error, self._connection)}"
+        )
 
     def as_options(self) -> tuple[dict[str, str], datetime]:
         """The credentials of this moment as storage options, for processes that can't renew them.
@@ -110,7 +137,7 @@ class ConnectionCredentials:
         :returns: the options, and until when they are valid at least.
         :raises DeltaError: see `__call__`.
         """
-        names = _OPTIONS[str(self._connection.conn_type)]
+        names = _OPTIONS[self._connection_type]
         found = self()
         options = {option: str(found[name]) for name, option in names.items() if found.get(name)}
         return options, found["expires_at"]
@@ -166,7 +193,10 @@ class _Shared:
         with self._lock:
             known = self._known.get(connection.conn_id)
             if known is None or known[1] != content or now - known[0] > _SHARED_SECONDS:
-                known = (now, content, ConnectionCredentials(connection))
+                credentials = ConnectionCredentials(
+                    connection.conn_id, str(connection.conn_type), connection
+                )
+                known = (now, content, credentials)
                 self._known[connection.conn_id] = known
         return known[2]
 
@@ -181,16 +211,25 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _failure(connection: Connection, error: Exception) -> Exception:
-    """The error of the engine for one of a hook, with the first line of its text."""
-    from airflow_delta.engine.errors import AccessDeniedError, StorageError
+def _look_up(connection_id: str, connection_type: str) -> Connection:
+    """Look up the connection of unpickled credentials.
 
-    first = str(error).strip().partition("\n")[0]
-    kind = AccessDeniedError if is_permanent_refusal(error) else StorageError
-    return kind(
-        f"the credentials of connection {connection.conn_id!r} can't be obtained: "
-        f"{type(error).__name__}: {first}"
-    )
+    :raises AirflowException: it isn't there, or has another type.
+    """
+    try:
+        connection = BaseHook.get_connection(connection_id)
+    except AirflowNotFoundException:
+        raise AirflowNotFoundException(
+            "the credentials were passed on to a process that can't look up the connection; define it "
+            "there, for example as a variable of the environment, or pass on "
+            "DeltaHook.storage_options(), which are valid for a while"
+        ) from None
+    if connection.conn_type != connection_type:
+        raise AirflowException(
+            f"the connection was of type {connection_type!r} when it was passed on to this process, and is "
+            f"of type {connection.conn_type!r} here"
+        )
+    return connection
 
 
 _AZURE_FIELDS = ("managed_identity_client_id", "workload_identity_tenant_id")

@@ -8,14 +8,13 @@ as a mapping of obstore. The provider packages are optional. What is used of the
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_delta.version_compat import Connection
 
-__all__ = ["Renew", "is_permanent_refusal", "open_amazon", "open_azure", "open_google"]
+__all__ = ["Renew", "open_amazon", "open_azure", "open_google"]
 
 Renew = Callable[[], dict[str, Any]]
 
@@ -101,45 +100,6 @@ def open_azure(connection: Connection) -> Renew:
         return {"token": token.token, "expires_at": expires_at}
 
     return renew
-
-
-def is_permanent_refusal(error: Exception) -> bool:
-    """Whether the connection must be changed, or the cloud has refused; not whether it didn't answer."""
-    response = getattr(error, "response", None)
-    if isinstance(response, Mapping):  # botocore's ClientError
-        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        code = response.get("Error", {}).get("Code", "")
-        return 400 <= status < 500 and status not in _TEMPORARY and _BUSY.search(code) is None
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if "GoogleAuthError" in names:
-        is_temporary = "TransportError" in names or getattr(error, "retryable", False)
-        # Impersonation has the service's answer as text, whatever its status was.
-        return not (is_temporary or _BUSY_ANSWER.search(str(error)))
-    return not names.isdisjoint(_PERMANENT) and "JSONDecodeError" not in names
-
-
-_TEMPORARY = frozenset({408, 429})
-_BUSY = re.compile(r"Throttl|TooManyRequests|IDPCommunicationError")
-_BUSY_ANSWER = re.compile(r'"code": *(?:408|429|5\d\d)\b')
-
-# By name, because most of the classes are those of packages that may be missing.
-_PERMANENT = frozenset(
-    {
-        # botocore: none, a part of them, an unknown profile
-        "NoCredentialsError",
-        "PartialCredentialsError",
-        "ProfileNotFound",
-        # Wrong or contradictory extras, a package that a way to log in needs. Not those of azure-identity:
-        # it raises the same error for a refusal and for a service that doesn't answer.
-        "AirflowException",
-        "AttributeError",
-        "ImportError",
-        "KeyError",
-        "NotImplementedError",
-        "TypeError",
-        "ValueError",
-    }
-)
 
 
 def _with_connection(hook_class: Any, connection: Connection) -> Any:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
+import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ClientError, EndpointConnectionError, ProfileNotFound
 
+from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import AccessDeniedError, InvalidArgumentError, StorageError
 from airflow_delta.engine.model.schema import INTEGER, StructField, StructType
@@ -22,6 +25,7 @@ from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.hooks import cloud_credentials, cloud_hooks
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import TableFailure, failures_by_policy
+from airflow_delta.hooks.login_errors import describe_login_error
 from airflow_delta.version_compat import Connection
 from tests.airflow import cloud_providers
 from tests.object_stores import new_place
@@ -100,6 +104,70 @@ def test_another_process_gets_what_is_valid_now(
     # They are options of the engine.
     assert DeltaTable(lake, options).snapshot().version == 0
     assert asyncio.run(hook.storage_options_async(lake)) == options
+
+
+def test_tables_of_one_login_have_common_options(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each request returns other credentials, as if hours were between them.
+    for timeout in ("_mandatory_refresh_timeout", "_advisory_refresh_timeout"):
+        monkeypatch.setattr(RefreshableCredentials, timeout, 7200)
+    hook = DeltaHook("lake")
+    assert hook.storage_options(lake) != hook.storage_options(lake)
+    options = hook.common_storage_options(lake, "/data/t", f"{lake}-copy")
+    assert options["aws_access_key_id"].startswith("ASIA")
+
+
+def test_tables_of_two_logins_have_none(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    define(monkeypatch, "pond", conn_type="aws", extra={"role_arn": ROLE})
+    uris = [lake.replace("s3://", f"s3://{name}@") for name in ("lake", "pond")]
+    with pytest.raises(TableFailure, match="need different credentials, and a job has one set"):
+        DeltaHook().common_storage_options(*uris)
+    with pytest.raises(TableFailure, match="are in different stores"):
+        DeltaHook("lake").common_storage_options(lake, "gs://lake/t")
+    assert DeltaHook("lake").all_storage_options(lake)["credential_provider"]._renew is None
+
+
+def test_credentials_are_passed_on_by_the_id_of_their_connection(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = DeltaHook("lake").table(lake)
+    found = table.storage_options["credential_provider"]()
+    passed_on = pickle.dumps((table, DeltaHook("lake").all_storage_options(lake)))
+    for secret in (SECRET, found["secret_access_key"], found["token"]):
+        assert secret.encode() not in passed_on
+    again, options = pickle.loads(passed_on)
+    assert again.snapshot().version == 0
+    provide = options["credential_provider"]
+    assert provide is not table.storage_options["credential_provider"]
+    assert provide()["access_key_id"].startswith("ASIA")
+    # Where it is unpickled, the connection may be another one, or unknown.
+    define(monkeypatch, "lake", conn_type="delta")
+    with pytest.raises(AccessDeniedError, match=r"'lake' can't .* is of type 'delta' here"):
+        pickle.loads(passed_on)[0].snapshot()
+    monkeypatch.delenv("AIRFLOW_CONN_LAKE")
+    with pytest.raises(AccessDeniedError, match=r"'lake' can't .* DeltaHook\.storage_options"):
+        pickle.loads(passed_on)[0].snapshot()
+
+
+def test_what_a_login_prints_is_not_among_the_results(
+    lake: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("ERROR", logger="werkzeug")  # of the store, which is in this process
+
+    def log_in(connection: Connection) -> Any:
+        print("a line of the hook")
+        return cloud_hooks.open_amazon(connection)
+
+    source = cloud_credentials._SOURCES["aws"]._replace(open=log_in)
+    monkeypatch.setitem(cloud_credentials._SOURCES, "aws", source)
+    assert main(["describe", lake, "--conn-id", "lake", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["version"] == 0
+    assert captured.err.count("a line of the hook") == 1
 
 
 def test_hooks_share_a_session_for_ten_minutes(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +278,7 @@ class ClientAuthenticationError(Exception):
         (client_error(500, "InternalFailure"), StorageError),
         (ProfileNotFound(profile="lake"), AccessDeniedError),
         (EndpointConnectionError(endpoint_url="https://sts"), StorageError),
-        (RefreshError("no\nlong answer"), AccessDeniedError),
+        (RefreshError("no"), AccessDeniedError),
         (TransportError("no"), StorageError),
         (ClientAuthenticationError("no answer, or a refusal"), StorageError),
         (client_error(429, "TooManyRequestsException"), StorageError),
@@ -236,11 +304,71 @@ def test_refusals_are_permanent_and_outages_are_not(
     with pytest.raises(StorageError, match=match) as caught:
         DeltaHook("lake").table(lake).snapshot()
     assert type(caught.value) is kind
-    assert "long answer" not in str(caught.value)
     # A task fails at once by the former, and is retried after the latter.
     expected = TableFailure if kind is AccessDeniedError else StorageError
     with pytest.raises(expected), failures_by_policy():
         DeltaHook("lake").storage_options(lake)
+
+
+def test_an_error_of_a_login_is_shown_with_its_cause(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = "the-private-half"
+    extra = {
+        "role_arn": ROLE,
+        "nested": {"token": ["t0ken-of-a-list"], "key_name": "shown"},
+        "keyfile_dict": json.dumps({"type": "service_account", "private_key": private}),
+    }
+    define(monkeypatch, "lake", conn_type="aws", login="AKIABASE", password=SECRET, extra=extra)
+
+    def fail(connection: Connection) -> Any:
+        cause = OSError(f"{SECRET}, {private}, t0ken-of-a-list, shown, service_account")
+        text = "none works.\n\tIdentity: https://sts/?Signature=abc\x1b[2J"
+        raise ClientAuthenticationError(text) from cause
+
+    source = cloud_credentials._SOURCES["aws"]._replace(open=fail)
+    monkeypatch.setitem(cloud_credentials._SOURCES, "aws", source)
+    with pytest.raises(StorageError) as caught:
+        DeltaHook("lake").storage_options("s3://lake/t")
+    assert caught.value.message == (
+        "the credentials of connection 'lake' can't be obtained: ClientAuthenticationError: none works. "
+        "Identity: https://sts/?… caused by OSError: ***, ***, ***, shown, service_account"
+    )
+    assert caught.value.__cause__ is None
+    with pytest.raises(StorageError, match="none works"):
+        DeltaHook("lake").table(lake).snapshot()
+
+
+def test_a_cause_that_is_quoted_already_is_shown_once() -> None:
+    error = RefreshError("\x1b[2J no answer: timed out")
+    error.__context__ = TimeoutError("timed out")
+    error.__context__.__context__ = KeyError()
+    shown = describe_login_error(error, None)
+    assert shown == "RefreshError: \x1b[2J no answer: timed out caused by KeyError"
+    assert "\x1b" not in StorageError(shown).message
+
+
+def test_a_login_that_hangs_is_not_waited_for(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    begun: list[str] = []
+
+    def hang(connection: Connection) -> Any:
+        begun.append(connection.conn_id)
+        assert answers.wait(30)
+        return cloud_hooks.open_amazon(connection)
+
+    source = cloud_credentials._SOURCES["aws"]._replace(open=hang)
+    monkeypatch.setitem(cloud_credentials._SOURCES, "aws", source)
+    monkeypatch.setattr(cloud_credentials, "_LOGIN_SECONDS", 0.05)
+    table = DeltaHook("lake").table(lake)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"TimeoutError: no answer within 0\.05 s") as caught:
+            table.snapshot()
+        assert type(caught.value) is StorageError, "which tasks retry"
+    monkeypatch.setattr(cloud_credentials, "_LOGIN_SECONDS", 30.0)
+    answers.set()
+    assert table.snapshot().version == 0
+    assert begun == ["lake"], "one login hangs, however often it is tried"
 
 
 def test_the_credentials_of_a_cloud_are_sent_to_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,21 +170,29 @@ def test_commits_that_are_lost_are_given_up(
 ) -> None:
     for path in (managed / "_delta_log" / "_commits").glob(f"{6:020}.*"):
         path.unlink()
-    for wrong, problem in [(6, "that is version 5"), (4, "give"), (7, "versions 6 to 6")]:
-        assert main(["commits", str(managed), "--accept-log", str(wrong)]) == 1
-        captured = capsys.readouterr()
-        assert problem in captured.err
-        assert printed(captured.out)["backfilled version"] == "5"
-    assert main(["commits", str(managed), "--accept-log", "5", "--json"]) == 0
+    for yes in ([], ["--yes"]):
+        for wrong, problem in [(6, "that is version 5"), (4, "give"), (7, "versions 6 to 6")]:
+            assert main(["commits", str(managed), "--accept-log", str(wrong), *yes]) == 1
+            captured = capsys.readouterr()
+            assert problem in captured.err
+            assert printed(captured.out)["backfilled version"] == "5"
+    assert main(["commits", str(managed), "--accept-log", "5"]) == 0
+    captured = capsys.readouterr()
+    lines = printed(captured.out)
+    assert (lines["would accept version"], lines["would give up version"]) == ("5", "6")
+    assert (lines["ratified version"], lines["lag"]) == ("6", "1")
+    assert "nothing was given up; run the command again with --yes" in captured.err
+    assert main(["commits", str(managed), "--accept-log", "5", "--yes", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["accepted_version"], facts["given_up_version"]) == (5, 6)
+    assert facts["dry_run"] is False
     assert (facts["ratified_version"], facts["lag"], facts["accepts_commits"]) == (5, 0, True)
     assert DeltaTable(managed).alter.set_properties({"number": "anew"}).version == 6
     assert main(["commits", str(managed), "--accept-log", "6"]) == 1
     assert "nothing is missing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("change", [["--relocate"], ["--accept-log", "3"]])
+@pytest.mark.parametrize("change", [["--relocate"], ["--accept-log", "3", "--yes"]])
 def test_a_table_without_an_owner_has_no_records_to_change(
     sales: Path, capsys: pytest.CaptureFixture[str], change: list[str]
 ) -> None:
@@ -194,11 +202,15 @@ def test_a_table_without_an_owner_has_no_records_to_change(
     assert captured.out == ""
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--relocate", "--accept-log", "3"], ["--relocate", "--dry-run"], ["--yes", "--dry-run"]],
+)
 def test_only_one_change_at_a_time_is_accepted(
-    sales: Path, capsys: pytest.CaptureFixture[str]
+    sales: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["commits", str(sales), "--relocate", "--accept-log", "3"])
+        main(["commits", str(sales), *words])
     assert "not allowed with" in capsys.readouterr().err
 
 

@@ -61,12 +61,29 @@ def test_files_and_rows(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"  + {listed[0]}" in capsys.readouterr().out.splitlines()
 
 
+def test_a_table_that_was_replaced(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its next commit has another id, as the commit of ``CREATE OR REPLACE TABLE`` has."""
+    first = Path(table, "_delta_log", f"{0:020}.json")
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    metadata = next(action["metaData"] for action in actions if "metaData" in action)
+    replaced = {"metaData": {**metadata, "id": "another-id"}}
+    Path(table, "_delta_log", f"{1:020}.json").write_text(json.dumps(replaced))
+    facts = difference(capsys, table, 0)
+    assert facts["table_id"] == {"before": metadata["id"], "after": "another-id"}
+    assert main(["diff", table, "0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"the table was replaced: its id is another-id, and was {metadata['id']}"
+
+
 def test_nothing_differs(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     facts = difference(capsys, table, 0)
     assert (facts["schema"], facts["files_in_both"]) == ([], 1)
     assert facts["properties"] == {"added": {}, "removed": {}, "changed": {}}
+    assert facts["table_id"]["before"] == facts["table_id"]["after"]
     assert main(["diff", table, "0"]) == 0
-    assert "schema" not in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "schema" not in printed
+    assert "replaced" not in printed
 
 
 def test_columns(table: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,7 +81,13 @@ def test_what_is_printed_of_other_tables(
     monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path / 'owner.db'}")
     DeltaTable(uri).convert_to_managed("sql", {"backfill": "on-request"})
     check(capsys, "alter", uri, "set-properties", "a=c")
-    assert check(capsys, "commits", uri)[0]["owner"] == "sql"
+    facts = check(capsys, "commits", uri)[0]
+    assert facts["owner"] == "sql"
+    (commit,) = (sales_copy / "_delta_log" / "_commits").glob(f"{facts['ratified_version']:020}.*")
+    commit.rename(tmp_path / "lost")
+    words = ("--accept-log", str(facts["backfilled_version"]))
+    assert check(capsys, "commits", uri, *words)[0]["dry_run"]
+    (tmp_path / "lost").rename(commit)
     check(capsys, "backfill", uri)
     moved = sales_copy.rename(sales_copy.with_name("moved"))
     assert "relocated_from" in check(capsys, "commits", str(moved), "--relocate")[0]

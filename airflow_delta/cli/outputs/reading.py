@@ -170,11 +170,15 @@ class _FileLists(TypedDict, total=False):
 
 
 class Difference(_FileLists):
-    """Output of ``diff``; the lists of files are there with ``--files``."""
+    """Output of ``diff``; the lists of files are there with ``--files``.
+
+    The ids of the table differ if it was replaced between the versions.
+    """
 
     table_uri: str
     from_version: int
     to_version: int
+    table_id: _Texts
     files_added: _FileSet
     files_removed: _FileSet
     files_in_both: int
@@ -191,10 +195,14 @@ class _OwnerChanges(TypedDict, total=False):
     relocated_to: str
     accepted_version: int
     given_up_version: int
+    dry_run: bool
 
 
 class Commits(_OwnerChanges):
-    """Output of ``commits``; it has the changes of the owner's records that were made."""
+    """Output of ``commits``; it has the changes of the owner's records that were made.
+
+    If ``dry_run`` is true, ``--accept-log`` has changed nothing, and would make the changes with ``--yes``.
+    """
 
     table_uri: str
     owner: str | None

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_delta.engine.arrow.json.fast import parsing_pool
+from airflow_delta.engine.arrow.memory_pool import decoding_pool
 from airflow_delta.engine.checkpoint.layout import (
     DICTIONARY_LEAVES,
     STATISTICS_LEAVES,
@@ -123,7 +123,7 @@ class RowEncoder:
     def _content(self, rows: pa.Table) -> pa.Buffer:
         """A file with one row group; with none if there are no rows."""
         # The default pool would zero huge pages, and keep them.
-        pool = parsing_pool()
+        pool = decoding_pool()
         sink = pa.BufferOutputStream(pool)
         with pq.ParquetWriter(
             sink,

@@ -14,7 +14,9 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.parquet.core import ParquetReader
 
+from airflow_delta.engine.arrow.memory_pool import decoding_pool
 from airflow_delta.engine.errors import (
     DataFileError,
     DeltaError,
@@ -97,8 +99,7 @@ class DataFile:
 
         Args:
             row_groups: the numbers of the row groups, ascending.
-            columns: names of columns at the top of the schema, at least one. There may be others in the
-                batches: Arrow takes ``a.b`` for the name of a column, and for a part of ``a``.
+            columns: names of columns at the top of the schema, at least one.
             rows: the most rows in a batch.
 
         Raises:
@@ -106,11 +107,16 @@ class DataFile:
             MissingFilesError, StorageError: as `footer`.
         """
         footer = self.footer
+        wanted = set(columns)
         with self._source() as source, self.errors():
-            yield from self._open(source, footer).iter_batches(
-                batch_size=rows,
+            reader = self._open(source, footer)
+            leaves = [
+                number for number, path in enumerate(reader.column_paths) if path[0] in wanted
+            ]
+            yield from reader.iter_batches(
+                rows,
                 row_groups=list(row_groups),
-                columns=list(columns),
+                column_indices=leaves,
                 # A thread of Arrow would wait for Python with each read.
                 use_threads=False,
             )
@@ -156,8 +162,10 @@ class DataFile:
         except ObjectNotFoundError as error:
             raise self._missing() from error
 
-    def _open(self, source: BinaryIO, footer: Any) -> pq.ParquetFile:
-        return pq.ParquetFile(
+    def _open(self, source: BinaryIO, footer: Any) -> ParquetReader:
+        # Not a `ParquetFile`, which takes all memory from the default pool.
+        reader = ParquetReader(decoding_pool())
+        reader.open(
             source,
             metadata=footer,
             page_checksum_verification=True,
@@ -168,6 +176,7 @@ class DataFile:
             coerce_int96_timestamp_unit="us",
             arrow_extensions_enabled=False,
         )
+        return reader
 
     @contextmanager
     def errors(self) -> Iterator[None]:

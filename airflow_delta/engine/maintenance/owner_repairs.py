@@ -33,7 +33,7 @@ class RepairableOwner(Protocol):
     def relocate(self, table: ManagedTable, *, opened: Callable[[str], Storage]) -> str:
         """Record that a table has moved; see `StoreBackedOwner.relocate`."""
 
-    def accept_log(self, table: ManagedTable, version: int) -> int:
+    def accept_log(self, table: ManagedTable, version: int, *, dry_run: bool = False) -> int:
         """Give up ratified commits that are lost; see `StoreBackedOwner.accept_log`."""
 
 
@@ -56,11 +56,13 @@ def relocate(storage: Storage, owners: CommitOwners, opened: Callable[[str], Sto
     return _require_repairable(owned).relocate(owned.table, opened=opened)
 
 
-def accept_log(storage: Storage, owners: CommitOwners, version: int) -> int:
+def accept_log(
+    storage: Storage, owners: CommitOwners, version: int, *, dry_run: bool = False
+) -> int:
     """Have the owner give up the lost commits of a table; see `DeltaTable.accept_log`."""
     _check_given(version, storage.root)
     owned = _find_owner(storage, owners)
-    return _require_repairable(owned).accept_log(owned.table, version)
+    return _require_repairable(owned).accept_log(owned.table, version, dry_run=dry_run)
 
 
 def _check_given(version: object, table: str) -> None:

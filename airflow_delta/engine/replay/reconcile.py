@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION, FileActions
-from airflow_delta.engine.arrow.json.fast import parsing_pool
+from airflow_delta.engine.arrow.memory_pool import decoding_pool
 from airflow_delta.engine.arrow.numpy_arrays import (
     BoolVector,
     Int64Vector,
@@ -276,7 +276,7 @@ def _filtered(rows: pa.Table, mask: BoolVector) -> pa.Table:
     # Half the columns of a usual log are null everywhere, and copying nulls is expensive.
     filled = [name for name in rows.column_names if rows[name].null_count < len(mask)]
     # In the default pool, zeroing huge pages would cost more than filtering.
-    kept = pc.filter(rows.select(filled), bool_array(mask), memory_pool=parsing_pool())
+    kept = pc.filter(rows.select(filled), bool_array(mask), memory_pool=decoding_pool())
     columns = [
         kept[name] if name in filled else rows[name].slice(0, kept.num_rows)
         for name in rows.column_names

@@ -1,4 +1,4 @@
-"""Compare two versions of a table: files, rows, schema, properties and protocol.
+"""Compare two versions of a table: id, files, rows, schema, properties and protocol.
 
 Files are compared by their keys ("Action Reconciliation"), in Arrow. Rows are counted from statistics; no
 data file is read.
@@ -79,6 +79,8 @@ class VersionDifference:
         return {
             "from_version": before.version,
             "to_version": after.version,
+            # A table that was replaced has another id.
+            "table_id": {"before": before.metadata.id, "after": after.metadata.id},
             "files_added": self.added.to_dict(),
             "files_removed": self.removed.to_dict(),
             "files_in_both": self.num_same,

@@ -150,7 +150,7 @@ class ManagedCommitMethods(TableBase):
 
         return relocate(self.storage, self._owners, lambda uri: open_storage(uri, self._options))
 
-    def accept_log(self, version: int) -> int:
+    def accept_log(self, version: int, *, dry_run: bool = False) -> int:
         """Have the commit owner of a managed table give up ratified commits whose files are lost.
 
         **All versions above the given one are lost for good**, even those whose files still exist, and
@@ -158,9 +158,10 @@ class ManagedCommitMethods(TableBase):
 
         Args:
             version: the newest version that is left; any other is refused.
+            dry_run: only check whether the version would be accepted.
 
         Returns:
-            The newest version that was ratified.
+            The newest version that was ratified: the last one that is given up.
 
         Raises:
             InvalidArgumentError: the table has no commit owner that supports this; or the version isn't
@@ -171,4 +172,4 @@ class ManagedCommitMethods(TableBase):
         """
         from airflow_delta.engine.maintenance.owner_repairs import accept_log
 
-        return accept_log(self.storage, self._owners, version)
+        return accept_log(self.storage, self._owners, version, dry_run=dry_run)

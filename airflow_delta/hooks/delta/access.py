@@ -88,6 +88,9 @@ class TableAccess(BaseHook):
     def all_storage_options(self, table_uri: str) -> dict[str, Any]:
         """The storage options of a table for this process, which renews credentials that expire.
 
+        They can be pickled. Instead of a login, the pickle has the id of its connection, and the process
+        that unpickles it looks the connection up.
+
         :raises TableFailure: see `storage_options`.
         """
         return self._access(table_uri).all_options
@@ -139,28 +142,33 @@ class TableAccess(BaseHook):
         return _Access(uri, options, allowed, credentials_of(connection, extra))
 
     def common_storage_options(self, *uris: str) -> dict[str, str]:
-        """The storage options for a job with several tables in one store.
+        """The storage options for a job with several tables in one store, as text.
 
         :raises TableFailure: the tables need different options, or are in different kinds of
-            object stores, which have different options.
+            object stores, which have different options; or see `storage_options`.
         """
-        found: dict[str, str] = {}
+        found: _Access | None = None
         for uri in uris:
-            options = self.storage_options(uri)
-            if found and options and options != found:
+            access = self._access(uri)
+            if not access.all_options:
+                continue
+            # Of a login the connection counts, because each request for credentials returns others.
+            if found is not None and access.identity != found.identity:
                 raise TableFailure(
                     f"{' and '.join(uris)} need different credentials, and a job has one set; use "
                     "a connection of type 'delta' that serves both"
                 )
-            found = found or options
+            found = found or access
+        if found is None:
+            return {}
         stores = sorted({store for store in map(store_of, uris) if store is not None})
-        if found and len(stores) > 1:
+        if len(stores) > 1:
             raise TableFailure(
                 f"{' and '.join(uris)} are in different stores ({', '.join(stores)}), and a job has "
                 "one set of credentials; copy within one store, or leave the connections out if "
                 "the identity of the worker may use both"
             )
-        return found
+        return self._as_text(found)
 
     async def storage_options_async(self, table_uri: str) -> dict[str, str]:
         """Like `storage_options`, for triggers: it doesn't block the event loop."""
@@ -240,6 +248,12 @@ class _Access(NamedTuple):
     options: dict[str, str]
     allowed_outside: tuple[str, ...]
     credentials: ConnectionCredentials | None
+
+    @property
+    def identity(self) -> tuple[dict[str, str], str | None]:
+        """What tables that need the same options have in common: these, and the connection of a login."""
+        credentials = self.credentials
+        return self.options, None if credentials is None else credentials.connection_id
 
     @property
     def all_options(self) -> dict[str, Any]:

@@ -13,12 +13,34 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.operators.optimize import OptimizeOperator
 from airflow_delta.operators.restore import RestoreOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.operators.vacuum import VacuumOperator
 from airflow_delta.sensors.table_version import TableVersionSensor
 from tests.airflow.dag_runs import new_dag, run_of
-from tests.airflow.lineage.captured_events import capture_events
+from tests.airflow.lineage.captured_events import EventFile, capture_events, event_server
 
 SCHEMA = {"fields": [{"name": "id", "type": "long"}]}
 SECRET = "WJALRXUTNFEMI"
+
+# In the place of a Spark with OpenLineage's listener: it sends an event as its properties say.
+LISTENER = """
+import json, sys, urllib.request, uuid
+properties = dict(text.split("=", 1) for flag, text in zip(sys.argv, sys.argv[1:]) if flag == "--conf")
+given = {name.removeprefix("spark.openlineage."): value for name, value in properties.items()}
+parent = {
+    "run": {"runId": given["parentRunId"]},
+    "job": {"namespace": given["parentJobNamespace"], "name": given["parentJobName"]},
+}
+event = {
+    "eventType": "COMPLETE",
+    "run": {"runId": str(uuid.uuid4()), "facets": {"parent": parent}},
+    "job": {"namespace": "spark", "name": "application.in_spark"},
+}
+assert given["transport.type"] == "http"
+url = "/".join([given["transport.url"].rstrip("/"), given["transport.endpoint"]])
+urllib.request.urlopen(urllib.request.Request(url, json.dumps(event).encode())).close()
+result = json.load(open(sys.argv[-1]))["result_path"]
+json.dump({"version": 3, "mode": "full"}, open(result, "w"))
+"""
 
 
 def planned(table: Path, version: int | None = None) -> dict[str, Any]:
@@ -76,7 +98,8 @@ def test_the_events_of_success_failure_and_retry(
         optimize = OptimizeOperator(task_id="optimize", table_uri=table)
         missing = TimeTravelSnapshotOperator(task_id="missing", table_uri=table, version=77)
         wait >> own() >> pin >> restore >> optimize >> missing
-    with capture_events(tmp_path, monkeypatch) as events:
+    events = EventFile(tmp_path / "events.json")
+    with capture_events(events, monkeypatch):
         run = run_of(dag)
     assert (run.states["optimize"], run.states["missing"]) == ("success", "failed")
 
@@ -122,3 +145,31 @@ def test_the_events_of_success_failure_and_retry(
     failure = {"inputs": [planned(sales_copy, 77)], "outputs": []}
     assert events.of("missing") == [{"type": "START", **failure}, {"type": "FAIL", **failure}]
     assert SECRET not in events.text
+
+
+@pytest.mark.deep
+def test_a_spark_job_is_the_child_of_its_task_and_reports_where_the_task_does(
+    airflow_database: Path,
+    sales: Path,
+    fake_spark_submit: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake_spark_submit.write_text(LISTENER)
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "True")
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_TRANSPORT_INFO", "True")
+    with new_dag() as dag:
+        VacuumOperator(task_id="vacuum", table_uri=str(sales), engine="spark", dry_run=True)
+    with event_server() as events, capture_events(events, monkeypatch):
+        run = run_of(dag)
+    assert run.states == {"vacuum": "success"}
+    assert events.of("vacuum") == [
+        {"type": "START", "inputs": [planned(sales)], "outputs": []},
+        {"type": "COMPLETE", "inputs": [known(sales, 3)], "outputs": []},
+    ]
+    ids = {event["run"]["runId"] for event in events.all_of("vacuum")}
+    (job,) = events.all_of("in_spark")
+    parent = job["run"]["facets"]["parent"]
+    assert {parent["run"]["runId"]} == ids
+    assert parent["job"] == {"namespace": "lake", "name": f"{dag.dag_id}.vacuum"}
+    # The key of the transport isn't among the properties of the job.
+    assert events.keys == {"Bearer of a test", None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -164,6 +165,26 @@ def test_an_error_in_lineage_does_not_fail_the_task(
     monkeypatch.setattr(RestoreOperator, "datasets", fail)
     assert task.execute(context_of())["version"] == 4
     assert ["the lineage of the task" in text for text in warnings].count(True) == 2
+
+
+def test_a_store_that_does_not_answer_does_not_hold_the_end_of_a_task(
+    sales_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, waited = threading.Event(), []
+
+    def wait(_: Any, lineage: Lineage) -> Lineage:
+        waited.append(answer.wait(60))
+        return lineage
+
+    monkeypatch.setattr("airflow_delta.operators.lineage.is_openlineage_enabled", lambda: True)
+    monkeypatch.setattr("airflow_delta.operators.lineage.openlineage_timeout", lambda: 0.1)
+    monkeypatch.setattr(TableColumns, "add", wait)
+    task = RestoreOperator(task_id="restore", table_uri=str(sales_copy), version=1)
+    assert task.execute(context_of())["version"] == 4
+    assert waited == []
+    (output,) = task.get_openlineage_facets_on_complete(None).outputs
+    assert output.facets.keys() == {"storage", "version", "lifecycleStateChange"}
+    answer.set()
 
 
 def test_a_skipped_task_has_no_output(sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:

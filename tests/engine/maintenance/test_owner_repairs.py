@@ -88,6 +88,10 @@ def test_commits_that_are_lost_are_given_up(table: DeltaTable) -> None:
         table.accept_log(1)
     for path in (Path(table.uri) / "_delta_log" / "_commits").glob(f"{2:020}.*"):
         path.unlink()
+    assert table.accept_log(1, dry_run=True) == 2
+    with pytest.raises(CommitOwnerError, match="version 2 isn't what is left"):
+        table.accept_log(2, dry_run=True)
+    assert table.commit_status().ratified_version == 2
     assert table.accept_log(1) == 2
     assert table.alter.set_properties({"number": "anew"}).version == 2
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from obstore.store import S3Store
@@ -19,61 +17,26 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.storage import exclusive_put
 from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.object_store import ObjectStorage
+from tests.answering_store import AnsweringStore, answering_store
 
 CAPABLE = Capabilities(put_if_absent=True, start_after=True, remote=True)
 MOMENT = timedelta(milliseconds=1)
 NO_BUCKET = b"<Error><Code>NoSuchBucket</Code></Error>"
 
 
-class Answers(ThreadingHTTPServer):
-    """A store that gives scripted answers to PUT, the last one for ever, and one to GET."""
-
-    statuses: list[int]
-    puts = 0
-    to_get = 404
-    body = b"<Error><Code>Scripted</Code></Error>"
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Answers
-
-    def do_PUT(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.server.puts += 1
-        remaining = self.server.statuses
-        self._answer(remaining.pop(0) if len(remaining) > 1 else remaining[0])
-
-    def do_GET(self) -> None:
-        self._answer(self.server.to_get)
-
-    def _answer(self, status: int) -> None:
-        self.send_response(status)
-        self.send_header("content-length", str(len(self.server.body)))
-        self.end_headers()
-        self.wfile.write(self.server.body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on the terminal."""
-
-
 @pytest.fixture
-def server() -> Iterator[Answers]:
-    with Answers() as answers:
-        thread = threading.Thread(target=answers.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield answers
-        answers.shutdown()
-        thread.join()
+def server() -> Iterator[AnsweringStore]:
+    """A store in which nothing is."""
+    with answering_store() as store:
+        store.status, store.body = 404, b"<Error><Code>Scripted</Code></Error>"
+        yield store
 
 
-def storage_at(server: Answers, *, unproven: str | None = None) -> ObjectStorage:
+def storage_at(server: AnsweringStore, *, unproven: str | None = None) -> ObjectStorage:
     store = S3Store(
         "bucket",
         config={
-            "endpoint": f"http://127.0.0.1:{server.server_port}",
+            "endpoint": server.url,
             "access_key_id": "key",
             "secret_access_key": "secret",
             "region": "us-east-1",
@@ -90,8 +53,8 @@ def commit(storage: ObjectStorage) -> str | None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 405])
 @pytest.mark.parametrize("operation", ["create", "replace"])
-def test_a_refused_write_wrote_nothing(server: Answers, operation: str, status: int) -> None:
-    server.statuses = [status]
+def test_a_refused_write_wrote_nothing(server: AnsweringStore, operation: str, status: int) -> None:
+    server.to_puts = [status]
     with pytest.raises(
         NothingWrittenError,
         match=rf"{operation} 'x' was refused, and nothing was written: .*{status}",
@@ -100,16 +63,16 @@ def test_a_refused_write_wrote_nothing(server: Answers, operation: str, status: 
     assert (caught.value.path, caught.value.operation) == ("x", operation)
 
 
-def test_a_write_to_a_bucket_that_is_not_there_wrote_nothing(server: Answers) -> None:
-    server.statuses, server.body = [404], NO_BUCKET
+def test_a_write_to_a_bucket_that_is_not_there_wrote_nothing(server: AnsweringStore) -> None:
+    server.to_puts, server.body = [404], NO_BUCKET
     with pytest.raises(NothingWrittenError, match="the bucket or container doesn't exist"):
         storage_at(server).create("x", b"1")
 
 
 @pytest.mark.parametrize("statuses", [[500], [503, 403], [500, 401], [408], [429]], ids=str)
-def test_any_other_failure_leaves_it_open(server: Answers, statuses: list[int]) -> None:
+def test_any_other_failure_leaves_it_open(server: AnsweringStore, statuses: list[int]) -> None:
     """Before the refusal, the store may have executed the request and lost the answer."""
-    server.statuses = statuses
+    server.to_puts = statuses
     with pytest.raises(StorageError, match="create 'x' failed") as caught:
         storage_at(server).create("x", b"1")
     assert not isinstance(caught.value, NothingWrittenError)
@@ -119,15 +82,15 @@ def test_any_other_failure_leaves_it_open(server: Answers, statuses: list[int]) 
     ("path", "expected"), [("_delta_log/0.json", NothingWrittenError), ("a b", StorageError)]
 )
 def test_a_write_without_credentials_was_not_sent(
-    server: Answers, path: str, expected: type[StorageError]
+    server: AnsweringStore, path: str, expected: type[StorageError]
 ) -> None:
     """A request for credentials failed, which only some URLs prove."""
-    server.statuses = [500]
+    server.to_puts = [500]
     store = S3Store(
         "bucket",
         config={
-            "endpoint": f"http://127.0.0.1:{server.server_port}",
-            "metadata_endpoint": f"http://127.0.0.1:{server.server_port}",
+            "endpoint": server.url,
+            "metadata_endpoint": server.url,
             "region": "us-east-1",
         },
         client_options={"allow_http": True},
@@ -138,24 +101,24 @@ def test_a_write_without_credentials_was_not_sent(
     assert type(caught.value) is expected
 
 
-def test_of_a_read_there_is_nothing_to_say_about_writing(server: Answers) -> None:
-    server.to_get = 403
+def test_of_a_read_there_is_nothing_to_say_about_writing(server: AnsweringStore) -> None:
+    server.status = 403
     with pytest.raises(StorageError, match=r"read 'x' failed: .*403") as caught:
         storage_at(server).read("x")
     assert not isinstance(caught.value, NothingWrittenError)
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_commit_is_not_sent_again(server: Answers, status: int) -> None:
-    server.statuses = [status]
+def test_a_refused_commit_is_not_sent_again(server: AnsweringStore, status: int) -> None:
+    server.to_puts = [status]
     with pytest.raises(NothingWrittenError, match="nothing was written"):
         commit(storage_at(server))
     assert server.puts == 1
 
 
-def test_a_commit_that_is_refused_at_last_may_have_been_made_before(server: Answers) -> None:
+def test_a_commit_that_is_refused_at_last_may_have_been_made_before(server: AnsweringStore) -> None:
     """The first put and its repetition by the client fail, and then the credentials expire."""
-    server.statuses = [500, 500, 403]
+    server.to_puts = [500, 500, 403]
     with pytest.raises(CommitOutcomeUnknownError, match="before trying again"):
         commit(storage_at(server))
     assert server.puts == 3
@@ -163,10 +126,10 @@ def test_a_commit_that_is_refused_at_last_may_have_been_made_before(server: Answ
 
 @pytest.mark.parametrize("statuses", [[403], [500]], ids=str)
 def test_a_commit_before_which_the_store_cannot_be_tried_is_not_sent(
-    server: Answers, statuses: list[int], monkeypatch: pytest.MonkeyPatch
+    server: AnsweringStore, statuses: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exclusive_put, "_TRIED", {})
-    server.statuses = statuses
+    server.to_puts = statuses
     with pytest.raises(NothingWrittenError, match=r"whether old \(b\) honours conditional writes"):
         commit(storage_at(server, unproven="old (b)"))
     assert not exclusive_put._TRIED

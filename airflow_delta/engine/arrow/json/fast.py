@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS, REMOVE_FIELDS
+from airflow_delta.engine.arrow.memory_pool import decoding_pool
 from airflow_delta.engine.arrow.string_maps import map_from_struct
 
-__all__ = ["ActionShape", "parsing_pool", "read_columns"]
+__all__ = ["ActionShape", "read_columns"]
 
 _FIELDS = {"add": ADD_FIELDS, "remove": REMOVE_FIELDS}
 _SCALARS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
@@ -35,16 +36,6 @@ _SCALARS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.stri
 _MAX_COLUMNS = 256
 
 _SHARED_ROWS = 1 << 16
-
-
-def parsing_pool() -> pa.MemoryPool:
-    """The memory pool for the short-lived memory of parsers.
-
-    The default pool keeps and zeroes huge pages, which takes a quarter more memory, and is slower in
-    threads.
-    """
-    backends = pa.supported_memory_backends()
-    return pa.jemalloc_memory_pool() if "jemalloc" in backends else pa.system_memory_pool()
 
 
 class ActionShape:
@@ -153,7 +144,7 @@ def _read_structs(text: memoryview, schema: pa.Schema) -> pa.StructArray:
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=schema, unexpected_field_behavior="error"
         ),
-        memory_pool=parsing_pool(),
+        memory_pool=decoding_pool(),
     )
     return table.column(0).chunk(0)
 

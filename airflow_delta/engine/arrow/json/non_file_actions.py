@@ -128,18 +128,20 @@ def _candidate_lines(content: bytes, names: Collection[bytes]) -> Iterator[tuple
     starts = [(match.end() for match in _OTHER_LINE_NEXT.finditer(content, first))]
     if not _FILE_ACTION_HERE.match(content, first):
         starts.append(iter((first,)))
-    starts += [_lines_with(name, content, first) for name in names]
+    starts += [_file_actions_with(name, content, first) for name in names]
     for start, _ in groupby(merge(*starts)):
         line = content[start : _line_end(content, start)].removesuffix(b"\r")
         if line:
             yield start, line
 
 
-def _lines_with(name: bytes, content: bytes, first: int) -> Iterator[int]:
-    """The offsets of the lines that contain a text."""
+def _file_actions_with(name: bytes, content: bytes, first: int) -> Iterator[int]:
+    """The offsets of the lines that start like a file action, and contain a text."""
     position = content.find(name, first)
     while position >= 0:
-        yield max(content.rfind(b"\n", first, position) + 1, first)
+        start = max(content.rfind(b"\n", first, position) + 1, first)
+        if _FILE_ACTION_HERE.match(content, start):
+            yield start
         position = content.find(name, _line_end(content, position))
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from airflow_delta.engine.arrow.json.fast import parsing_pool
+from airflow_delta.engine.arrow.memory_pool import decoding_pool
 from airflow_delta.engine.arrow.numpy_arrays import offsets_view
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
@@ -114,7 +114,7 @@ def _read(lines: pa.Array, schema: pa.Schema) -> pa.Table | None:
             parse_options=pj.ParseOptions(
                 explicit_schema=schema, unexpected_field_behavior="ignore"
             ),
-            memory_pool=parsing_pool(),
+            memory_pool=decoding_pool(),
         )
     except pa.ArrowInvalid:
         return None

@@ -48,7 +48,7 @@ class _RemainingCommits:
     missing: str | None
 
 
-def accept_log(table_store: TableCommitStore, version: int) -> int:
+def accept_log(table_store: TableCommitStore, version: int, *, dry_run: bool = False) -> int:
     """Give up ratified commits that are lost; see `StoreBackedOwner.accept_log`."""
     owner = table_store.table.owner
     entry = activate_if_owned(table_store, table_store.load_entry())
@@ -71,6 +71,8 @@ def accept_log(table_store: TableCommitStore, version: int) -> int:
             latest=latest,
             expected=remaining.newest,
         )
+    if dry_run:
+        return latest
     backfill(table_store, remaining.commits, latest=latest)
     if not table_store.accept(version, instead_of=latest):
         raise table_store.make_error(

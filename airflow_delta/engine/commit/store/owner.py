@@ -201,7 +201,7 @@ class StoreBackedOwner:
         """
         return relocate(TableCommitStore(self._commit_store, table), opened)
 
-    def accept_log(self, table: ManagedTable, version: int) -> int:
+    def accept_log(self, table: ManagedTable, version: int, *, dry_run: bool = False) -> int:
         """Give up ratified commits that are lost, so that the table can be used again.
 
         Use it if the log lacks ratified commits and nothing can be restored: the table's directory was
@@ -217,6 +217,7 @@ class StoreBackedOwner:
         Args:
             table: the table.
             version: the newest version that is left.
+            dry_run: only check whether the version would be accepted.
 
         Returns:
             The newest version that was ratified: the last one that is given up.
@@ -227,7 +228,7 @@ class StoreBackedOwner:
                 version is the newest one left; the message says which, and what is missing.
             StorageError: the store failed.
         """
-        return accept_log(TableCommitStore(self._commit_store, table), version)
+        return accept_log(TableCommitStore(self._commit_store, table), version, dry_run=dry_run)
 
 
 def _read_policy(table: ManagedTable, *, releases: bool) -> BackfillPolicy:

@@ -106,6 +106,7 @@ def test_a_table_that_was_set_back_goes_on_from_there(policy: str) -> None:
             world.owner().accept_log(world.table(), version)
         assert "versions 4 to 6" in str(caught.value)
         assert (caught.value.expected, caught.value.latest) == (3, 6)
+    assert world.owner().accept_log(world.table(), 3, dry_run=True) == 6
     assert world.status().latest_version == 6
     assert world.owner().accept_log(world.table(), 3) == 6
     assert world.status() == OwnerStatus(Standing.ACTIVE, 3, 3, 0)

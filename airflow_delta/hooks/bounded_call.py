@@ -1,0 +1,57 @@
+"""`BoundedCall`: call a function that may hang, and wait for it no longer than a limit."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Generic, TypeVar
+
+__all__ = ["BoundedCall"]
+
+_ResultT = TypeVar("_ResultT")
+
+
+class BoundedCall(Generic[_ResultT]):
+    """Calls a function in a thread of its own, one call at a time.
+
+    A caller doesn't wait longer than its limit, but the call goes on. Whoever calls meanwhile waits for the
+    same call, so a function that hangs needs one thread, however often it is called.
+
+    :param function: the function.
+    """
+
+    def __init__(self, function: Callable[[], _ResultT]) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self._running: Future[_ResultT] | None = None
+
+    def __call__(self, seconds: float) -> _ResultT:
+        """Return the result of the function.
+
+        :param seconds: the longest time to wait for it.
+        :raises TimeoutError: there is none yet.
+        """
+        with self._lock:
+            running = self._running
+            if running is None or running.done():
+                running = self._running = self._start()
+        wait([running], timeout=seconds)
+        if not running.done():
+            raise TimeoutError(f"no answer within {seconds:g} seconds")
+        return running.result()
+
+    def _start(self) -> Future[_ResultT]:
+        running: Future[_ResultT] = Future()
+
+        def call() -> None:
+            try:
+                running.set_result(self._function())
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                running.set_exception(error)
+
+        # A daemon, so that a process can end while it hangs. The context has the task's logger.
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(call,), name="delta-login", daemon=True).start()
+        return running
