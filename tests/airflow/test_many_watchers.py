@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections import Counter, defaultdict
 from collections.abc import Hashable
 from pathlib import Path
@@ -87,7 +88,9 @@ def test_a_check_is_one_request_however_many_tables_and_watchers_there_are(
             )
             tasks.append(asyncio.ensure_future(anext(stream)))
         await asyncio.wait_for(all_done.wait(), 120)
+        deadline = time.monotonic() + 60
         while not all(state._by_name["sales"].sets for state in states):
+            assert time.monotonic() < deadline, "a watcher hasn't stored where it begins"
             await asyncio.sleep(0.05)
         for task in tasks:
             task.cancel()
