@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.job import Outcome
 
-__all__ = ["Measured", "Stopwatch", "peak_mb"]
+__all__ = ["Measured", "Stopwatch", "peak_mb", "process_tree"]
 
 CPU = "CPU s"
 """The figure of a `Stopwatch`."""
@@ -87,20 +87,22 @@ def measure(job_name: str, side_name: str, table: str) -> Measured:
     return Measured(seconds, peak, outcome.answer, dict(outcome.figures))
 
 
-def peak_mb() -> float:
-    """Peak memory of this process and of those it has started, each with its own, in MB.
+def peak_mb(process: str = "self") -> float:
+    """Peak memory of a process and of those it has started, each with its own, in MB.
 
     ``ru_maxrss`` won't do, since it survives exec from the parent.
     """
-    return sum(_peak_kb(folder) for folder in _tree(Path("/proc/self"))) / 1024
+    return sum(_peak_kb(folder) for folder in process_tree(process)) / 1024
 
 
-def _tree(folder: Path) -> list[Path]:
+def process_tree(process: str) -> list[Path]:
+    """The folders below ``/proc`` of a process and of those it has started."""
+    folder = Path("/proc", process)
     found = [folder]
     # Each thread knows the processes that it has started itself.
     for children in folder.glob("task/*/children"):
-        for pid in children.read_text(encoding="ascii").split():
-            found += _tree(Path("/proc", pid))
+        for child in children.read_text(encoding="ascii").split():
+            found += process_tree(child)
     return found
 
 

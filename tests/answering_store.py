@@ -77,6 +77,8 @@ def answering_store() -> Iterator[AnsweringStore]:
     with AnsweringStore() as store:
         thread = threading.Thread(target=store.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield store
-        store.shutdown()
-        thread.join()
+        try:
+            yield store
+        finally:
+            store.shutdown()
+            thread.join()

@@ -65,10 +65,10 @@ def writing_results() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        _drop_results()
+        _drop(sys.stdout)
         raise
     except OSError as error:
-        _drop_results()
+        _drop(sys.stdout)
         raise InvalidArgumentError(
             f"standard output can't be written: {error.strerror or error}"
         ) from error
@@ -85,10 +85,10 @@ def flush_results() -> None:
         sys.stdout.flush()
 
 
-def _drop_results() -> None:
-    # Python flushes standard output again at exit, which must not fail.
+def _drop(stream: TextIO) -> None:
+    # Python flushes the standard streams again at exit, which must not fail.
     with suppress(OSError):
-        descriptor = sys.stdout.fileno()
+        descriptor = stream.fileno()
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, descriptor)
         os.close(null)
@@ -204,9 +204,11 @@ def _print_result(text: str) -> None:
 
 
 def _print_to_stderr(text: str) -> None:
-    # There is no other place to say that it can't be written; the exit status stays.
-    with suppress(OSError):
-        print(text, file=sys.stderr)
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        # There is no other place to say that it can't be written; the exit status stays.
+        _drop(sys.stderr)
 
 
 def _without_passwords(value: Any) -> Any:

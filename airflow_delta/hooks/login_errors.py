@@ -21,7 +21,9 @@ _QUERY = re.compile(r"\?\S+")
 _HIDDEN = "***"
 _SHORTEST = 3
 """Texts of so many characters aren't hidden: they would be found in many words."""
-_SECRET = re.compile(r"secret|key|token|passw|passphrase|sas|credential|cert", re.IGNORECASE)
+_SECRET = re.compile(
+    r"secret|key|token|passw|passphrase|sas|credential|cert|connection_string", re.IGNORECASE
+)
 _NO_SECRET = re.compile(r"(?:_file|_path|_id|_name|_arn|_uri|_url|_method)$", re.IGNORECASE)
 
 
@@ -37,11 +39,12 @@ def describe_login_error(error: BaseException, connection: Connection | None) ->
         # Many clients quote the cause in their own text.
         if not (text and any(text in earlier for earlier in shown)):
             shown.append(f"{type(cause).__name__}: {text}" if text else type(cause).__name__)
-    line = _QUERY.sub("?…", " caused by ".join(shown))
+    line = " caused by ".join(shown)
     secrets = [] if connection is None else _secrets(connection)
     for secret in sorted(secrets, key=len, reverse=True):
         line = line.replace(secret, _HIDDEN)
-    return line
+    # Afterwards, because a secret may have a question mark.
+    return _QUERY.sub("?…", line)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -63,8 +66,8 @@ def _secrets(connection: Connection) -> set[str]:
 def _texts(value: Any, *, is_secret: bool) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, entry in value.items():
-            is_named = bool(_SECRET.search(str(name))) and not _NO_SECRET.search(str(name))
-            yield from _texts(entry, is_secret=is_named)
+            is_named = is_secret or bool(_SECRET.search(str(name)))
+            yield from _texts(entry, is_secret=is_named and not _NO_SECRET.search(str(name)))
     elif isinstance(value, list):
         for entry in value:
             yield from _texts(entry, is_secret=is_secret)

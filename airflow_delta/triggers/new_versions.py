@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Hashable, Sequence
 from typing import Any
 
 from airflow_delta.hooks.argument_rules import check_location
-from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.hooks.table_locations import canonical_uri, split_connection
 from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.hooks.waits.new_versions import Filters, VersionPoll
 from airflow_delta.hooks.waits.version import VersionLook
 from airflow_delta.triggers import shared_pace
+from airflow_delta.triggers.table_opening import open_table
 from airflow_delta.triggers.watch_state import WANTED, WatchState
 from airflow_delta.version_compat import BaseEventTrigger, TriggerEvent
 
@@ -131,8 +131,9 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
         while True:
             try:
                 if table is None:
-                    hook = DeltaHook(kwargs["delta_conn_id"], kwargs["commit_owner_conn_id"])
-                    table = await hook.table_async(uri)
+                    table = await open_table(
+                        uri, kwargs["delta_conn_id"], kwargs["commit_owner_conn_id"]
+                    )
                 newest = await _in_time(asyncio.to_thread(poll.look, table))
             except Exception as error:  # noqa: BLE001 - Airflow would start a failed trigger again at once
                 table, failures = None, failures + 1

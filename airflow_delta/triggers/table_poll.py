@@ -9,10 +9,10 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import is_permanent
 from airflow_delta.hooks.table_locations import as_locations
 from airflow_delta.hooks.waits.look import TableLook, WaitLog
+from airflow_delta.triggers.table_opening import open_table
 from airflow_delta.version_compat import BaseTrigger, TriggerEvent
 
 __all__ = ["TablePoll"]
@@ -119,10 +119,12 @@ class TablePoll(BaseTrigger):
             opened_before = table is not None
             try:
                 if table is None:
-                    hook = DeltaHook(
-                        self.delta_conn_id, self.commit_owner_conn_id, self.allowed_outside
+                    table = await open_table(
+                        self.table_uri,
+                        self.delta_conn_id,
+                        self.commit_owner_conn_id,
+                        self.allowed_outside,
                     )
-                    table = await hook.table_async(self.table_uri)
                 # In a thread: a check is blocking I/O, and all triggers share one event loop.
                 found = await asyncio.to_thread(self.look, table)
             except Exception as error:

@@ -20,6 +20,7 @@ from benchmarks.jobs import (
     spark_writing,
     time_travel,
     vacuum,
+    watching,
 )
 
 __all__ = ["JOBS"]
@@ -41,4 +42,5 @@ JOBS: tuple[Job, ...] = (
     *sorting.JOBS,
     *converting.JOBS,
     *spark_optimizing.JOBS,
+    *watching.JOBS,
 )

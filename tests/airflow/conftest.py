@@ -29,6 +29,8 @@ spark.driver.memory               512m
 spark.driver.extraJavaOptions     -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto
 spark.sql.shuffle.partitions      1
 spark.sql.catalogImplementation   in-memory
+spark.sql.codegen.wholeStage      false
+spark.sql.codegen.factoryMode     NO_CODEGEN
 spark.log.level                   ERROR
 """
 

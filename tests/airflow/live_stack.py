@@ -12,7 +12,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,8 @@ def append_by_deltalake(table: Path, commits: int) -> None:
 class LiveStack:
     """The processes, and what they have written to the database."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, dag: Path, environment: Mapping[str, str]) -> None:
+        self.dag = dag
         self._home = home
         self._environment = {**os.environ, **environment}
         url = self._environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
@@ -65,8 +67,8 @@ class LiveStack:
             )
 
     def kill(self, service: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a service and everything it has started."""
-        process = self._processes[service]
+        """Send a signal to a service and everything it has started, and forget it."""
+        process = self._processes.pop(service)
         try:
             os.killpg(process.pid, number)
         except ProcessLookupError:
@@ -77,11 +79,15 @@ class LiveStack:
         """Make the database."""
         self.run("db", "migrate")
 
-    def run(self, *arguments: str) -> None:
-        """Run a command of Airflow's command line to its end."""
+    def process_id(self, service: str) -> int:
+        """The process of a service."""
+        return self._processes[service].pid
+
+    def run(self, *arguments: str, **environment: str) -> None:
+        """Run a command of Airflow's command line to its end, with more variables."""
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
-            env=self._environment,
+            env={**self._environment, **environment},
             cwd=self._home,
             check=False,
             stdout=subprocess.PIPE,
@@ -92,8 +98,26 @@ class LiveStack:
 
     def stop(self) -> None:
         """End everything."""
-        for service in self._processes:
+        for service in [*self._processes]:
             self.kill(service)
+
+    def post(self, path: str, body: Any) -> Any:
+        """Send something to the REST API, as the user interface does.
+
+        Args:
+            path: the path after ``/api/v2``.
+            body: what is sent, as JSON values.
+        """
+        server = f"http://127.0.0.1:{self._environment['AIRFLOW__API__PORT']}"
+        with urllib.request.urlopen(f"{server}/auth/token", timeout=60) as answer:
+            token = json.load(answer)["access_token"]
+        request = urllib.request.Request(
+            f"{server}/api/v2{path}",
+            data=json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Ask the database."""
@@ -104,7 +128,8 @@ class LiveStack:
     def events(self) -> list[dict[str, Any]]:
         """The payloads of the events of watchers, in the order of time."""
         rows = self.rows("SELECT extra FROM asset_event ORDER BY id")
-        return [_decoded(extra)["payload"] for (extra,) in rows]
+        extras = [_decoded(extra) for (extra,) in rows]
+        return [extra["payload"] for extra in extras if extra.get("from_trigger")]
 
     def results(self, task_id: str, *, runs: str = "%") -> list[Any]:
         """What a task has returned in all runs, or in those whose ids are like a pattern."""
@@ -139,25 +164,33 @@ def _decoded(value: Any) -> Any:
 
 @contextmanager
 def live_stack(
-    home: Path, dag: Path, *, database: str | None = None, **environment: str
+    home: Path,
+    dag: Path,
+    *,
+    database: str | None = None,
+    services: Sequence[str] = _SERVICES,
+    **environment: str,
 ) -> Iterator[LiveStack]:
     """Start an Airflow with one DAG file.
 
     Args:
         home: an empty folder for everything that it writes.
-        dag: the file.
+        dag: the file; `LiveStack.dag` is its copy that this Airflow reads.
         database: the URL of an empty database, whose driver must be an asynchronous one, too; None: SQLite.
+        services: the commands of the processes.
         environment: more variables of its processes.
     """
     dags = home / "dags"
     dags.mkdir(parents=True)
-    (dags / dag.name).write_text(dag.read_text())
+    read = dags / dag.name
+    read.write_text(dag.read_text())
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     secret = "of a test of its own, and long enough"
     stack = LiveStack(
         home,
+        read,
         {
             "PYTHONPATH": str(_REPOSITORY),
             "AIRFLOW_HOME": str(home),
@@ -188,7 +221,7 @@ def live_stack(
     )
     stack.prepare()
     try:
-        for service in _SERVICES:
+        for service in services:
             stack.start(service)
         yield stack
     finally:

@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,16 +80,23 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def watch(seconds: float = 0.6, **arguments: Any) -> None:
-    """Run a watcher for a while, in which it has no event."""
+def watch(failures: list[int], **arguments: Any) -> None:
+    """Run a watcher until its third pause, before which it has no event."""
     trigger = rebuilt(DeltaTableVersionTrigger(**arguments))
     trigger.asset_state_store = States()  # type: ignore[assignment]
 
-    async def first_event() -> Any:
-        return await asyncio.wait_for(anext(trigger.run()), seconds)
+    async def third_pause() -> None:
+        event = asyncio.ensure_future(anext(trigger.run()))
+        deadline = time.monotonic() + 60
+        while len(failures) < 3:
+            assert not event.done()
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        event.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await event
 
-    with pytest.raises(asyncio.TimeoutError):
-        asyncio.run(first_event())
+    asyncio.run(third_pause())
 
 
 def test_a_task_fails_at_once(store: AnsweringStore) -> None:
@@ -159,7 +167,7 @@ def test_a_watcher_pauses_longer_and_longer(
     store: AnsweringStore, caplog: pytest.LogCaptureFixture, failures: list[int]
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        watch(table_uri=TABLE, delta_conn_id="lake")
+        watch(failures, table_uri=TABLE, delta_conn_id="lake")
     assert failures == [1, 2, 3]
     assert len(store.asked) <= 3 * REQUESTS
     assert "AccessDeniedError" in caplog.text
@@ -179,7 +187,7 @@ def test_a_mistake_makes_a_watcher_pause(
     failures: list[int],
 ) -> None:
     with caplog.at_level(logging.INFO):
-        watch(**{"table_uri": TABLE, "delta_conn_id": "lake", **arguments})
+        watch(failures, **{"table_uri": TABLE, "delta_conn_id": "lake", **arguments})
     assert failures == [1, 2, 3]
     (found,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert next(iter(arguments.values())) in found.getMessage()
@@ -194,7 +202,7 @@ def test_a_watcher_of_a_place_that_is_no_table_says_so_once(
     (tmp_path / "rows.csv").write_text("id\n1\n")
     uri = str(tmp_path / place)
     with caplog.at_level(logging.INFO, logger="airflow_delta.triggers"):
-        watch(table_uri=uri)
+        watch(failures, table_uri=uri)
     assert set(failures) == {0}, "it looks again after its interval"
     said = f"{uri}: waiting for new versions, last seen: no table"
     assert [record.getMessage() for record in caplog.records] == [said]
@@ -203,17 +211,24 @@ def test_a_watcher_of_a_place_that_is_no_table_says_so_once(
 def test_a_watcher_pauses_after_looks_that_hang(
     caplog: pytest.LogCaptureFixture, failures: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = threading.Event()
+    answers, pause = threading.Event(), shared_pace.pause_seconds
 
     def hang(poll: VersionPoll, table: Any) -> None:
         if len(failures) < 2:
             answers.wait(20)
         answers.set()  # so that the threads end
 
+    def patient_after_two(interval: float, failed: int) -> float:
+        seconds = pause(interval, failed)
+        if len(failures) == 2:
+            monkeypatch.setattr(new_versions, "_LOOK_SECONDS", 60)
+        return seconds
+
     monkeypatch.setattr(VersionPoll, "look", hang)
+    monkeypatch.setattr(shared_pace, "pause_seconds", patient_after_two)
     monkeypatch.setattr(new_versions, "_LOOK_SECONDS", 0.05)
     with caplog.at_level(logging.INFO):
-        watch(table_uri="memory://lake/hangs")
+        watch(failures, table_uri="memory://lake/hangs")
     assert failures[:3] == [1, 2, 0], "the third look has an answer"
     assert "TimeoutError: the store hasn't answered" in caplog.text
 

@@ -16,7 +16,6 @@ from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.version_compat import AirflowFailException, AirflowSkipException
 from tests.airflow.failures import fails_for_good
 from tests.log_builder import add, metadata, write_commit
-from tests.table_builder import state_of
 
 FACTS = {
     *("table_uri", "version", "kind", "path", "written", "reason", "files", "bytes", "rows"),
@@ -190,17 +189,6 @@ def test_a_task_is_skipped_where_the_job_finds_that_none_is_due(
     with pytest.raises(AirflowSkipException, match="so it is"):
         checkpoint(sales, engine="spark", if_needed=True)
     assert checkpoint(sales, engine="spark")["written"] is False
-
-
-def test_a_checkpoint_by_spark_from_the_task_to_the_file(sales_copy: Path) -> None:
-    expected = state_of(DeltaTable(str(sales_copy)).snapshot())
-    result = checkpoint(sales_copy, engine="spark", version=3)
-    assert set(result) == FACTS
-    assert (result["written"], result["engine"], result["files"]) == (True, "spark", 3)
-    for commit in (sales_copy / "_delta_log").glob("*.json"):
-        commit.unlink()
-    assert state_of(DeltaTable(str(sales_copy)).snapshot()) == expected
-    assert not list((sales_copy / "_delta_log").glob("_sidecars/*"))
 
 
 @pytest.mark.parametrize("threshold", ["many", 1.5, True, -1])

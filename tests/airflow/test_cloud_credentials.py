@@ -317,12 +317,15 @@ def test_an_error_of_a_login_is_shown_with_its_cause(
     extra = {
         "role_arn": ROLE,
         "nested": {"token": ["t0ken-of-a-list"], "key_name": "shown"},
+        "credentials": {"value": "Summer?2026"},
         "keyfile_dict": json.dumps({"type": "service_account", "private_key": private}),
     }
     define(monkeypatch, "lake", conn_type="aws", login="AKIABASE", password=SECRET, extra=extra)
 
     def fail(connection: Connection) -> Any:
-        cause = OSError(f"{SECRET}, {private}, t0ken-of-a-list, shown, service_account")
+        cause = OSError(
+            f"{SECRET}, {private}, t0ken-of-a-list, Summer?2026, shown, service_account"
+        )
         text = "none works.\n\tIdentity: https://sts/?Signature=abc\x1b[2J"
         raise ClientAuthenticationError(text) from cause
 
@@ -332,7 +335,7 @@ def test_an_error_of_a_login_is_shown_with_its_cause(
         DeltaHook("lake").storage_options("s3://lake/t")
     assert caught.value.message == (
         "the credentials of connection 'lake' can't be obtained: ClientAuthenticationError: none works. "
-        "Identity: https://sts/?… caused by OSError: ***, ***, ***, shown, service_account"
+        "Identity: https://sts/?… caused by OSError: ***, ***, ***, ***, shown, service_account"
     )
     assert caught.value.__cause__ is None
     with pytest.raises(StorageError, match="none works"):

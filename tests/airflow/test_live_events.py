@@ -1,4 +1,7 @@
-"""Commits of another process start runs in a whole Airflow, and a killed triggerer loses none."""
+"""Commits of another process start runs in a whole Airflow.
+
+Neither a killed triggerer nor a watcher that is removed for a while loses one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 import airflow_delta
-from tests.airflow.lineage.captured_events import CapturedEvents
+from tests.airflow.lineage.captured_events import CapturedEvents, event_server
 from tests.airflow.live_stack import LiveStack, append_by_deltalake, live_stack
 from tests.postgres_server import new_database
 
@@ -20,10 +23,11 @@ EXAMPLE = Path(airflow_delta.__file__).parent / "example_dags" / "delta_events.p
 
 
 def covered(ranges: Iterable[dict[str, Any]]) -> set[int]:
-    """The versions of all ranges."""
+    """The versions of all ranges; a run without a range has read only its version."""
     return {
         version
         for found in ranges
+        if found["after_version"] is not None
         for version in range(found["after_version"] + 1, found["version"] + 1)
     }
 
@@ -39,14 +43,21 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(
 ) -> None:
     table = tmp_path / "sales"
     append_by_deltalake(table, 1)
-    transport = {"type": "file", "log_file_path": str(tmp_path / "lineage"), "append": True}
     settings = {
         "DELTA_EVENTS_TABLE": str(table),
         "DELTA_EVENTS_POLL_INTERVAL": "2",
-        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
     }
     database = new_database() if kind == "postgresql" else None
-    with live_stack(tmp_path / "airflow", EXAMPLE, database=database, **settings) as stack:
+    with (
+        event_server() as lineage,
+        live_stack(
+            tmp_path / "airflow",
+            EXAMPLE,
+            database=database,
+            AIRFLOW__OPENLINEAGE__TRANSPORT=json.dumps(lineage.transport),
+            **settings,
+        ) as stack,
+    ):
         stack.wait("the watch", lambda: begun(stack))
         append_by_deltalake(table, 1)
         stack.wait("the first run", lambda: bool(stack.results("report")))
@@ -54,7 +65,9 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(
         (event,) = stack.events
         assert event["table_uri"] == f"file://{table}"
         assert (event["operation"], event["table_change"]) == ("WRITE", None)
-        check_lineage(stack, CapturedEvents(tmp_path / "lineage"), table)
+        check_lineage(stack, lineage, table)
+        # The table has a newer version than the event.
+        check_event_of_a_user(stack, version=0)
 
         newest = 1
         for _ in range(kills):
@@ -77,8 +90,17 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(
         for event in stack.events:
             assert event["after_version"] <= reported
             reported = max(reported, event["version"])
+        newest += 2
+        if kind == "sqlite":
+            newest = check_watcher_that_is_removed_for_a_while(stack, table, newest)
+            check_event_of_a_user(stack, version=newest)
         states = {state for (state,) in stack.rows("SELECT state FROM dag_run")}
         assert states <= {"success", "running", "queued"}
+        # Otherwise the scheduler would run the tasks, too.
+        stack.kill("scheduler")
+        stack.run("dags", "test", "delta_events", AIRFLOW__OPENLINEAGE__DISABLED="True")
+        (tested,) = stack.results("report", runs="manual%")
+        assert tested == {"after_version": None, "version": newest}
 
 
 def check_lineage(stack: LiveStack, lineage: CapturedEvents, table: Path) -> None:
@@ -89,3 +111,35 @@ def check_lineage(stack: LiveStack, lineage: CapturedEvents, table: Path) -> Non
     assert pinned["name"] == str(table)
     assert pinned["facets"]["version"] == {"datasetVersion": "1"}
     assert pinned["facets"]["schema"] == {"fields": [{"name": "id", "type": "long"}]}
+
+
+def check_event_of_a_user(stack: LiveStack, *, version: int) -> None:
+    """Create an asset event as the user interface does, and check that a run pins its version.
+
+    No event of the watcher may wait for its run, because one run might take both.
+    """
+
+    def pinned() -> list[int]:
+        # Only events of users don't say after which version the new ones begin.
+        return [run["version"] for run in stack.results("report") if run["after_version"] is None]
+
+    ((asset_id,),) = stack.rows("SELECT id FROM asset WHERE name = 'delta_events_sales'")
+    before = pinned()
+    stack.post("/assets/events", {"asset_id": asset_id, "extra": {"version": version}})
+    stack.wait("the run", lambda: len(pinned()) > len(before))
+    assert sorted(pinned()) == sorted([*before, version])
+
+
+def check_watcher_that_is_removed_for_a_while(stack: LiveStack, table: Path, newest: int) -> int:
+    """Remove the watcher from the DAG file and add it again: what was committed in between is reported."""
+    source = stack.dag.read_text()
+    assert "watchers=[" in source
+    stack.dag.write_text(source.replace("watchers=[", "watchers=[] and ["))
+    stack.wait("the end of the watcher", lambda: not stack.rows('SELECT 1 FROM "trigger"'))
+    number, between = len(stack.events), {newest + 1, newest + 2, newest + 3}
+    append_by_deltalake(table, len(between))
+    stack.dag.write_text(source)
+    # A new watcher would begin at the newest version, and report none of them.
+    stack.wait("the events", lambda: covered(stack.events[number:]) >= between)
+    stack.wait("the runs", lambda: covered(stack.results("report")) >= between)
+    return max(between)

@@ -1,4 +1,4 @@
-"""Starting Spark, for real: what it logs, and what is said where it doesn't start."""
+"""Starting Spark, for real: what a job writes and logs, and what is said where it doesn't start."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_delta.engine import DeltaTable
 from airflow_delta.hooks.spark.job import SparkJobHook
 from airflow_delta.version_compat import AirflowException
+from tests.airflow.test_checkpoint_operator import FACTS, checkpoint
+from tests.table_builder import state_of
 
 SETTINGS = "spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.driver.memory 512m\n"
 
@@ -29,10 +32,17 @@ def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_a_job_logs_warnings_and_where_it_runs(sales_copy: Path, logged: list[str]) -> None:
-    hook = SparkJobHook()
-    report = hook.run("checkpoint", {"table_uri": str(sales_copy)}, storage_options={})
-    assert report["version"] == 3
+def test_a_job_writes_its_checkpoint_and_logs_warnings_and_where_it_runs(
+    sales_copy: Path, logged: list[str]
+) -> None:
+    expected = state_of(DeltaTable(str(sales_copy)).snapshot())
+    result = checkpoint(sales_copy, engine="spark", version=3)
+    assert set(result) == FACTS
+    assert (result["written"], result["engine"], result["files"]) == (True, "spark", 3)
+    for commit in (sales_copy / "_delta_log").glob("*.json"):
+        commit.unlink()
+    assert state_of(DeltaTable(str(sales_copy)).snapshot()) == expected
+    assert not list((sales_copy / "_delta_log").glob("_sidecars/*"))
     assert not [line for line in logged if " INFO " in line]
     assert [line for line in logged if line.startswith("Spark 4") and "application local-" in line]
 

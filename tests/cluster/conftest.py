@@ -23,6 +23,8 @@ spark.driver.memory               512m
 spark.executor.memory             512m
 spark.sql.shuffle.partitions      2
 spark.sql.catalogImplementation   in-memory
+spark.sql.codegen.wholeStage      false
+spark.sql.codegen.factoryMode     NO_CODEGEN
 spark.task.maxFailures            1
 # One executor, where a test doesn't ask for both: starting them is most of the work.
 spark.cores.max                   1

@@ -20,16 +20,14 @@ from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.maintenance.row_tracking.execution import enable_row_tracking
 from airflow_delta.spark import add_constraint, set_not_null
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
-from tests.interop.test_altered_tables import both, plain, state
+from tests.interop.test_altered_tables import begun, both, plain, state
 from tests.log_builder import commit_path
-from tests.spark.conftest import interpreted, spark
+from tests.spark.conftest import spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["interpreted", "spark"]
-
-pytestmark = pytest.mark.usefixtures("interpreted")
+__all__ = ["spark"]
 
 
 def actions(root: Path, version: int) -> dict[str, list[Any]]:
@@ -64,14 +62,9 @@ def test_constraints(
 ) -> None:
     its, ours = tmp_path / "its", tmp_path / "ours"
     columns = "(id INT, s STRUCT<x: INT>, part STRING)"
-    both(f"CREATE TABLE T! {columns} USING delta {clauses}", its, ours, delta_spark)
-    both(
-        "INSERT INTO T! VALUES (1, named_struct('x', 1), 'a'), (-2, named_struct('x', 2), 'a'),"
-        " (NULL, NULL, NULL)",
-        its,
-        ours,
-        delta_spark,
-    )
+    rows = "(1, named_struct('x', 1), 'a'), (-2, named_struct('x', 2), 'a'), (NULL, NULL, NULL)"
+    create = f"CREATE TABLE T! {columns} USING delta {clauses}"
+    begun([create, f"INSERT INTO T! VALUES {rows}"], its, ours, delta_spark)
     with pytest.raises(DeltaSparkError, match=r"2 rows in .* violate"):
         delta_spark.sql(f"ALTER TABLE delta.`{its}` ADD CONSTRAINT Some CHECK (ID > 0)")
     with pytest.raises(ConstraintViolationError, match="2 rows break this rule"):
@@ -95,10 +88,13 @@ def test_constraints(
 def test_row_tracking(tmp_path: Path, delta_spark: DeltaSpark) -> None:
     its, ours = tmp_path / "its", tmp_path / "ours"
     properties = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
-    both(f"CREATE TABLE T! (id INT) USING delta {properties}", its, ours, delta_spark)
-    for values in ("(1), (2), (3)", "(4), (5)"):
-        both(f"INSERT INTO T! VALUES {values}", its, ours, delta_spark)
-    both("DELETE FROM T! WHERE id = 2", its, ours, delta_spark)
+    statements = [
+        f"CREATE TABLE T! (id INT) USING delta {properties}",
+        "INSERT INTO T! VALUES (1), (2), (3)",
+        "INSERT INTO T! VALUES (4), (5)",
+        "DELETE FROM T! WHERE id = 2",
+    ]
+    begun(statements, its, ours, delta_spark)
     batches = {"spark.databricks.delta.rowTracking.backfill.maxNumFiles": "1"}
     enable = "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
     delta_spark.sql(f"ALTER TABLE delta.`{its}` {enable}", settings=batches)

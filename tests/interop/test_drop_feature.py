@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +86,17 @@ def sql(spark: DeltaSpark, table: Path, statement: str) -> list[dict[str, Any]]:
 
 def rows(spark: DeltaSpark, table: Path, version: int) -> list[str]:
     """The rows of a version, whatever the columns are called."""
-    found = sql(spark, table, f"SELECT * FROM T! VERSION AS OF {version}")
-    return sorted(json.dumps([*row.values()]) for row in found)
+    return rows_of_each(spark, table, [version])[0]
+
+
+def rows_of_each(spark: DeltaSpark, table: Path, versions: Sequence[int]) -> list[list[str]]:
+    """The rows of versions, in one query."""
+    row = "to_json(struct(*), map('ignoreNullFields', 'false')) AS row"
+    queries = [f"SELECT {v} AS version, {row} FROM T! VERSION AS OF {v}" for v in versions]
+    found: dict[int, list[str]] = {version: [] for version in versions}
+    for answer in sql(spark, table, " UNION ALL ".join(queries)):
+        found[answer["version"]].append(json.dumps([*json.loads(answer["row"]).values()]))
+    return [sorted(found[version]) for version in versions]
 
 
 def made(spark: DeltaSpark, table: Path, feature: str) -> list[list[str]]:
@@ -96,9 +105,7 @@ def made(spark: DeltaSpark, table: Path, feature: str) -> list[list[str]]:
     sql(spark, table, f"CREATE TABLE T! {clauses}")
     for statement in statements:
         sql(spark, table, statement)
-    return [
-        rows(spark, table, version) for version in range(DeltaTable(table).latest_version() + 1)
-    ]
+    return rows_of_each(spark, table, range(DeltaTable(table).latest_version() + 1))
 
 
 def purge(spark: DeltaSpark) -> Callable[[str, Rewrite], None]:
@@ -136,19 +143,18 @@ def test_delta_spark_reads_both_sides_of_a_drop(
     boundary = str(result.version) if feature in HIDDEN else None
     assert snapshot.metadata.configuration.get(BOUNDARY) == boundary
     copy = moved(table, "copy")
-    for version, expected in enumerate(before):
-        assert rows(delta_spark, copy, version) == expected
-    for version in (len(before), result.version - 1, result.version):
-        assert rows(delta_spark, copy, version) == before[-1]
+    assert rows_of_each(delta_spark, copy, range(len(before))) == before
+    after = sorted({len(before), result.version - 1, result.version})
+    assert rows_of_each(delta_spark, copy, after) == [before[-1]] * len(after)
     # It writes on, and reads that.
     sql(delta_spark, copy, "INSERT INTO T! VALUES (7, 'z')")
     assert rows(delta_spark, copy, result.version + 1) == sorted([*before[-1], '[7, "z"]'])
     # Who knows none of the features reads the table from the drop on.
     peer = PeerTable(str(copy))
     assert peer.version() == result.version + 1
-    for version in (result.version, result.version + 1):
+    newest = [result.version, result.version + 1]
+    for version, expected in zip(newest, rows_of_each(delta_spark, copy, newest), strict=True):
         peer.load_as_version(version)
-        expected = rows(delta_spark, copy, version)
         batch = peer.to_pyarrow_table().to_pylist()
         assert sorted(json.dumps([*row.values()]) for row in batch) == expected
 
@@ -169,8 +175,7 @@ def test_delta_spark_goes_on_from_our_drop(delta_spark: DeltaSpark, tmp_path: Pa
     second = ours.snapshot().properties.require_checkpoint_protection_before_version
     assert second == ours.latest_version() > first
     again = moved(copy, "again")
-    for version, expected in enumerate(before):
-        assert rows(delta_spark, again, version) == expected
+    assert rows_of_each(delta_spark, again, range(len(before))) == before
     assert rows(delta_spark, again, second) == before[-1]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,10 @@ def commit(root: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     return operation, given, info.raw["operationMetrics"]
 
 
-def rows(root: Path, delta_spark: DeltaSpark) -> list[dict[str, Any]]:
-    return sorted(delta_spark.sql(f"SELECT * FROM delta.`{root}`"), key=str)
+def rows_of_each(tables: Sequence[str], delta_spark: DeltaSpark) -> list[list[dict[str, Any]]]:
+    """The rows of tables, or of their versions, of one schema."""
+    found = delta_spark.sql_of_each([f"SELECT * FROM {table}" for table in tables])
+    return [sorted(rows, key=str) for rows in found]
 
 
 def changes(root: Path, start: int, delta_spark: DeltaSpark) -> list[dict[str, Any]]:
@@ -147,15 +150,15 @@ def test_what_we_restore_is_what_delta_spark_restores(
         assert compared(ours) == compared(its), version
         assert files(ours) == files(its), version
         assert commit(ours) == commit(its), version
-        found = rows(ours, delta_spark)
-        assert found == rows(its, delta_spark), version
-        former = f"(SELECT * FROM delta.`{ours}` VERSION AS OF {version})"
-        assert delta_spark.sql(f"SELECT count(*) AS n FROM {former}") == [{"n": len(found)}]
+        tables = [f"delta.`{root}`" for root in (ours, its)]
+        former = f"{tables[0]} VERSION AS OF {version}"
+        found, *same = rows_of_each([*tables, former], delta_spark)
+        assert same == [found, found], version
 
     for root in (its, ours):
         delta_spark.sql(last.replace("T!", f"delta.`{root}`"))
-    found = rows(ours, delta_spark)
-    assert found == rows(its, delta_spark)
+    found, same_rows = rows_of_each([f"delta.`{root}`" for root in (ours, its)], delta_spark)
+    assert found == same_rows
     if FEED in clauses:
         first = len(steps) + 1
         assert changes(ours, first, delta_spark) == changes(its, first, delta_spark)

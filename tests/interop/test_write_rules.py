@@ -93,12 +93,14 @@ def test_both_find_the_same_version_at_any_time(tmp_path: Path, delta_spark: Del
     assert ours == sorted(set(ours))
     history = delta_spark.sql(f"DESCRIBE HISTORY {name}")
     assert {row["version"]: _ms(row["timestamp"]) for row in history} == dict(enumerate(ours))
-    for moment in (*ours[1:], first.timestamp_ms - 1):
-        text = datetime.fromtimestamp(moment / 1000, timezone.utc).isoformat(" ")[:23]
-        count = delta_spark.sql(f"SELECT count(*) AS n FROM {name} TIMESTAMP AS OF '{text}'")[0][
-            "n"
-        ]
-        assert table.snapshot(timestamp=moment).num_rows == count, moment
+    moments = (*ours[1:], first.timestamp_ms - 1)
+    texts = [
+        datetime.fromtimestamp(moment / 1000, timezone.utc).isoformat(" ")[:23]
+        for moment in moments
+    ]
+    found = delta_spark.sql_of_each([f"SELECT * FROM {name} TIMESTAMP AS OF '{t}'" for t in texts])
+    for moment, rows in zip(moments, found, strict=True):
+        assert table.snapshot(timestamp=moment).num_rows == len(rows), moment
 
 
 def _ms(text: str) -> int:

@@ -6,12 +6,19 @@ import datetime as dt
 import decimal
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Most queries run once, each another one, on a few rows: compiling them would take longer."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -34,30 +41,35 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 def spark() -> Iterator[SparkSession]:
     """A local session; its own time zone is not UTC."""
     builder = SparkSession.builder.master("local[2]").appName("tests")
-    session = builder.config(map=SETTINGS).getOrCreate()
+    session = builder.config(map=SETTINGS | INTERPRETED).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
 
 
 @pytest.fixture
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Queries that run once, each another one, on a few rows: compiling them would take longer."""
-    settings = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name in settings:
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Queries are compiled, as by default: where that is what is tested, or where rows are many."""
+    for name in INTERPRETED:
         spark.conf.unset(name)
+    yield
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
     """The rows of a DataFrame as Python values, through Arrow: exact for every type."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows
+
+
+def rows_of_each(frames: Sequence[DataFrame]) -> list[list[dict[str, Any]]]:
+    """`rows_of` DataFrames of one schema, in one query: most of a read of so few rows is its start."""
+    marked = [frame.withColumn("frame_", F.lit(n)) for n, frame in enumerate(frames)]
+    found: list[list[dict[str, Any]]] = [[] for _ in frames]
+    for row in rows_of(reduce(DataFrame.unionByName, marked)):
+        found[row.pop("frame_")].append(row)
+    return found
 
 
 def bag(rows: list[dict[str, Any]]) -> Counter[str]:

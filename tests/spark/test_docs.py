@@ -11,6 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 
 

@@ -61,7 +61,7 @@ class JsonField:
     key: str
     read: Reader
     write: Callable[[Any], Any] | None = None
-    plain: type[Any] | None = None
+    plain: type | None = None
 
 
 class JsonRecord:
@@ -104,7 +104,7 @@ def read_fields(
     """
     values = {}
     for name, field in table.items():
-        value: Any = obj.get(field.key)
+        value = obj.get(field.key)
         # Most values. A table may have 100,000 metadata domains, and `read` takes five times as long.
         if type(value) is field.plain and (not isinstance(value, str) or value.isascii()):
             values[name] = value
@@ -142,7 +142,7 @@ def optional(key: str, kind: type[T]) -> JsonField:
     )
 
 
-def _plain(kind: type) -> type[Any] | None:
+def _plain(kind: type) -> type | None:
     return None if kind is int else kind  # An integer may have too many bits.
 
 

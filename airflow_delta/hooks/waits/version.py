@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta.hooks.delta import DeltaHook
-
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
 
@@ -63,6 +61,9 @@ class VersionWatch:
         :raises UnsupportedFeatureError: the newest commit needs a feature that the engine doesn't support.
         :raises DeltaError: the table can't be read.
         """
+        # Not imported with this module, because Airflow imports the modules of triggers in the event loop.
+        from airflow_delta.hooks.delta import DeltaHook
+
         confirm = self._looks % _CONFIRM_EVERY == 0
         latest = DeltaHook.latest_version(table, self._latest, confirm=confirm)
         reached = latest is not None and latest >= self.version

@@ -112,9 +112,11 @@ def event_server() -> Iterator[EventServer]:
         events = EventServer(f"http://127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield events
-        server.shutdown()
-        thread.join()
+        try:
+            yield events
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def plain(value: Any) -> Any:

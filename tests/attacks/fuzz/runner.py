@@ -130,8 +130,8 @@ class Runner:
     ) -> None:
         self._seconds, self._keep, self._verbose = seconds, keep, verbose
         self._progress = progress
-        self._chosen = {name: list(names) for name, names in (chosen or {}).items() if names}
-        self._wanted, self._sample = list(operations), sample
+        self.choose(chosen, sample=sample)
+        self._wanted = list(operations)
         self._listener = Listener()
         self._server = S3Server() if store else None
         self.directory = _directory()
@@ -159,6 +159,22 @@ class Runner:
             self._server.close()
         if not self._keep:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def choose(
+        self, chosen: Mapping[str, Iterable[str]] | None = None, *, sample: int | None
+    ) -> Runner:
+        """Take other forms, mutations and operations from now on, by the same worker.
+
+        Args:
+            chosen: as for the class.
+            sample: as for the class.
+
+        Returns:
+            This runner.
+        """
+        self._chosen = {name: list(names) for name, names in (chosen or {}).items() if names}
+        self._sample = sample
+        return self
 
     def run(
         self, seeds: Iterable[int], *, operations: Iterable[str] = (), seconds: float | None = None

@@ -24,8 +24,6 @@ from tests.spark.writer.test_feature_twins import field_ids
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 ROWS = (
     "SELECT id, IF(id < 2, 'a b', NULL) AS p, array(named_struct('x', id)) AS a, "
     "map('k', array(id)) AS m, TIMESTAMP'2024-01-02 03:04:05' AS ts FROM range({}, {}, 1, 1)"

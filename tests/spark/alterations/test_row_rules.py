@@ -33,8 +33,6 @@ from tests.log_builder import commit_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 SCHEMA = StructType(
     (
         StructField("id", INTEGER),

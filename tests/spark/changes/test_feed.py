@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 NONE = {"insert": 0, "delete": 0, "update_preimage": 0, "update_postimage": 0}
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> str:
-    """Three rows in version 0; one is updated in version 1, and one is deleted in version 2."""
-    uri = str(tmp_path / "table")
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The table that each test has a copy of."""
+    uri = str(tmp_path_factory.mktemp("written") / "table")
     write_deltalake(
         uri,
         pa.table({"id": [1, 2, 3], "day": ["a", "a", "b"]}),
@@ -41,6 +42,12 @@ def table(tmp_path: Path) -> str:
     Peer(uri).update({"id": "7"}, predicate="id = 1")
     Peer(uri).delete("id = 2")
     return uri
+
+
+@pytest.fixture
+def table(written: str, tmp_path: Path) -> str:
+    """Three rows in version 0; one is updated in version 1, and one is deleted in version 2."""
+    return str(shutil.copytree(written, tmp_path / "table"))
 
 
 @pytest.fixture(params=["delta", "parquet"])

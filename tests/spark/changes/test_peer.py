@@ -15,12 +15,10 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ChangesNotAvailableError
 from airflow_delta.spark import read_changes
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
-from tests.spark.conftest import rows_of
+from tests.spark.conftest import rows_of, rows_of_each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.usefixtures("interpreted")
 
 COLUMNS = (
     "id BIGINT, name STRING, price DECIMAL(12,2), at TIMESTAMP, wall TIMESTAMP_NTZ, "
@@ -84,9 +82,11 @@ def test_deletes_updates_merges_and_restores(
     last = len(CHANGES)
     feed = feed_of_peer(delta_spark, root, 0, last)
     # Ranges with a file's insert and delete, with one of them, and with restores alone.
-    for start, end in ((0, last), (3, 3), (8, 9)):
+    ranges = ((0, last), (3, 3), (8, 9))
+    found = rows_of_each([read_changes(spark, root, start, end) for start, end in ranges])
+    for (start, end), rows in zip(ranges, found, strict=True):
         wanted = [row for row in feed if start <= row["_commit_version"] <= end]
-        assert counted(rows_of(read_changes(spark, root, start, end))) == counted(wanted)
+        assert counted(rows) == counted(wanted)
 
 
 @pytest.mark.deep

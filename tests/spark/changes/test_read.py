@@ -28,6 +28,8 @@ from tests.spark.conftest import bag, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 GoldenCase = Callable[[str], Path]
 
 

@@ -38,7 +38,7 @@ from airflow_delta.spark.checkpoint.key_shuffle import ByHash, ByRange, StorageA
 from airflow_delta.spark.checkpoint.sidecar_run import SidecarRun
 from tests.deep import deep_but_for
 from tests.log_builder import add, metadata, remove
-from tests.spark.conftest import SETTINGS
+from tests.spark.conftest import INTERPRETED, SETTINGS
 from tests.table_builder import (
     FAR_FUTURE_MS,
     Action,
@@ -200,22 +200,15 @@ def test_both_engines_give_the_state_that_brute_force_gives(
     for name in {*new, *([] if new else [Path(result.path).name])}:
         adds = pq.ParquetFile(table / "_delta_log" / name).schema_arrow.field("add").type
         assert adds.get_field_index("stats_parsed") >= 0, "delta.checkpoint.writeStatsAsStruct"
-    assert state_by_checkpoint(table, result.path) == expected
-
-
-def test_readers_are_pointed_to_the_checkpoint_and_a_second_one_is_not_written(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = table_of(LOGS["V1"](), tmp_path)
-    first = write_checkpoint(spark, str(table), policy="v2")
-    log = log_of(table)
-    pointed = json.loads(log["_last_checkpoint"])
-    assert pointed["version"] == LAST
-    assert pointed["numOfAddFiles"] == first.num_files
+    # Readers are pointed to it, and a second one isn't written.
+    log_after = log_of(table)
+    pointed = json.loads(log_after["_last_checkpoint"])
+    assert (pointed["version"], pointed["numOfAddFiles"]) == (LAST, result.num_files)
     again = write_checkpoint(spark, str(table))
-    assert (again.written, again.path, again.kind) == (False, first.path, "v2")
+    assert (again.written, again.path, again.kind) == (False, result.path, policy)
     assert "already has a complete checkpoint" in again.plan.reason
-    assert log_of(table) == log
+    assert log_of(table) == log_after
+    assert state_by_checkpoint(table, result.path) == expected
 
 
 def test_a_damaged_checkpoint_is_replaced_and_one_before_it_left_out(
@@ -349,7 +342,7 @@ def test_a_job_that_is_killed_leaves_nothing_that_anybody_sees(tmp_path: Path) -
     table = table_of(commits(HISTORY), tmp_path)
     log = log_of(table)
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(table), repr(SETTINGS)],
+        [sys.executable, "-c", KILLED, str(table), repr(SETTINGS | INTERPRETED)],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,

@@ -42,7 +42,7 @@ from airflow_delta.spark import write
 from airflow_delta.spark.copy import clones
 from airflow_delta.spark.copy.copies import copy_snapshot
 from tests.object_stores import new_place
-from tests.spark.conftest import SETTINGS
+from tests.spark.conftest import INTERPRETED, SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -399,8 +399,9 @@ def test_a_copy_that_is_killed_leaves_nothing_to_read_and_its_files_to_a_vacuum(
     spark: SparkSession, source: str, tmp_path: Path
 ) -> None:
     target = tmp_path / "copy"
+    settings = [f"{name}={value}" for name, value in (SETTINGS | INTERPRETED).items()]
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, source, target, *(f"{k}={v}" for k, v in SETTINGS.items())],
+        [sys.executable, "-c", KILLED, source, target, *settings],
         cwd=Path(__file__).parents[3],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         stdout=subprocess.DEVNULL,

@@ -22,8 +22,6 @@ from tests.spark.conftest import bag, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     "delta.enableRowTracking": "true",

@@ -27,6 +27,8 @@ from tests.spark.copy.made_copies import DELETION
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -22,8 +22,6 @@ from tests.golden.expected_rows import ExpectedRows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 CASES = (
     "125-iterator-bug",
     "basic-decimal-table-legacy",

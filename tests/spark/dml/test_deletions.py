@@ -26,8 +26,6 @@ from tests.spark.dml.tables import all_files, rows_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 
 def test_statistics_of_a_file_whose_columns_have_another_order(
     spark: SparkSession, tmp_path: Path

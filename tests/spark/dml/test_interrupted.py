@@ -22,8 +22,6 @@ from tests.spark.writer.test_interrupted import StoppedError, stopping
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 TXN = ("task", 1)
 KEPT = [(i, 0) for i in (0, 1, 2, 5, 6, 7, 8, 9)]
 

@@ -18,7 +18,7 @@ from tests.table_builder import commit_file, lines
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.deep, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.deep
 
 NUM_FILES = 100_000
 REAL = (70_000, 70_001, 70_002)

@@ -1,15 +1,17 @@
 """Two changes of rows at the same time: what comes out is that of one after the other, or a conflict.
 
-One change prepares its commit; the other one is made from the beginning to the end; then the first one
-commits. It either makes its change again, or has only one attempt, and may fail. The model is a list of
-rows.
+One change prepares its commit; the other one is committed; then the first one commits. It either makes its
+change again, or has only one attempt, and may fail. The model is a list of rows.
+
+All races of a table begin with the same files. So the commit of the other change is always the same, and is
+made once: its files are copied to where the race is.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,8 +27,6 @@ from tests.spark.dml.tables import all_files, stored_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.usefixtures("interpreted")
 
 Row: TypeAlias = "tuple[int, str, int]"
 Rows: TypeAlias = "list[Row]"
@@ -132,47 +132,63 @@ ONLY_ADD = [0, 8]
 
 
 def others_of(level: str, first: int) -> Sequence[int]:
-    """Which other changes are made before the commit of one.
+    """Which other changes are committed before one: together more than 200 pairs.
 
     The levels differ in one rule: if files were added meanwhile by a blind append, ``WriteSerializable``
-    lets them be. Whether the other commit is one depends on it alone, not on what is committed after it.
-    So each pair is made at one level, at ``Serializable`` where possible, because there the rows can come
-    out in only one way. At the other level each change is made after those that only add files; and one
-    after all, which ``make test`` has at ``Serializable`` after few.
+    lets them be. So at this level each change is made after those that only add files, and after most of
+    the others. At ``Serializable`` it is made after all, because there the rows can come out in only one
+    way, except for the change that ``make test`` has at this level after few.
     """
     if (level, NAMES[first]) in IN_SHORT:
         return IN_SHORT_AFTER
+    every = range(len(CHANGES))
     if level == "Serializable" or ("Serializable", NAMES[first]) in IN_SHORT:
-        return range(len(CHANGES))
-    return ONLY_ADD
+        return every
+    return [other for other in every if other in ONLY_ADD or (first + other) % 4]
 
 
-@pytest.fixture(scope="module")
-def copy_table(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str, bool, Path], None]:
-    """A function that copies the table of an isolation level, with deletion vectors or without."""
+class Tables:
+    """Writes the tables of the races, and the commits of the other changes, each once."""
 
-    @cache
-    def written(level: str, has_vectors: bool) -> Path:
-        path = tmp_path_factory.mktemp("table") / "t"
-        slices = spark.sparkContext.parallelize(TABLE, 3)
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self._spark, self._root = spark, root
+        self.written = cache(self._written)
+        self._changed = cache(self._changed_once)
+
+    def _written(self, level: str, has_vectors: bool) -> Path:
+        path = self._root / f"{level}-{has_vectors}"
+        slices = self._spark.sparkContext.parallelize(TABLE, 3)
         properties = {
             "delta.isolationLevel": level,
             "delta.enableDeletionVectors": str(has_vectors).lower(),
         }
-        rows = spark.createDataFrame(slices, COLUMNS)
+        rows = self._spark.createDataFrame(slices, COLUMNS)
         write(rows, str(path), partition_by=["p"], properties=properties, optimize_write=False)
         assert DeltaTable(str(path)).snapshot().num_files == 3
         return path
 
-    return lambda level, has_vectors, to: shutil.copytree(written(level, has_vectors), to)
+    def commit(self, change: int, level: str, has_vectors: bool, table: Path) -> None:
+        """Copy the files of a change's commit into a copy of its table."""
+        shutil.copytree(self._changed(change, level, has_vectors), table, dirs_exist_ok=True)
+
+    def _changed_once(self, change: int, level: str, has_vectors: bool) -> Path:
+        before = self.written(level, has_vectors)
+        path = self._root / f"{before.name}-{change}"
+        shutil.copytree(before, path)
+        CHANGES[change][1](self._spark, str(path))
+        assert DeltaTable(str(path)).latest_version() == 1
+        return path
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    return Tables(spark, tmp_path_factory.mktemp("tables"))
 
 
 @pytest.mark.parametrize("case", deep_but_for(CASES, *IN_SHORT), ids=", ".join)
 def test_two_changes_come_out_as_one_after_the_other(
     spark: SparkSession,
-    copy_table: Callable[[str, bool, Path], None],
+    tables: Tables,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     case: tuple[str, str],
@@ -182,12 +198,14 @@ def test_two_changes_come_out_as_one_after_the_other(
     for second in others_of(level, first):
         other = CHANGES[second]
         table = tmp_path / str(second)
-        copy_table(level, (first + second) % 2 == 0, table)
+        has_vectors = (first + second) % 2 == 0
+        shutil.copytree(tables.written(level, has_vectors), table)
+        commit_other = partial(tables.commit, second, level, has_vectors, table)
         is_alone = (first + second // 2) % 2 == 0
         with monkeypatch.context() as patch:
             if is_alone:
                 patch.setattr(commit, "_ATTEMPTS", 1)
-            outcome = _race(spark, table, CHANGES[first], other, patch)
+            outcome = _race(spark, table, CHANGES[first], commit_other, patch)
         what = f"{level}: {name}, then, before its commit, {other[0]}: {outcome}"
         rows = _rows(table)
         _, _, one = CHANGES[first]
@@ -206,14 +224,18 @@ def test_two_changes_come_out_as_one_after_the_other(
 
 
 def _race(
-    spark: SparkSession, table: Path, one: Change, other: Change, patch: pytest.MonkeyPatch
+    spark: SparkSession,
+    table: Path,
+    one: Change,
+    commit_other: Callable[[], None],
+    patch: pytest.MonkeyPatch,
 ) -> Any:
-    """Make a change, and another one just before its commit: what the first has returned or raised."""
+    """Make a change, and commit another one just before: what the first has returned or raised."""
     commit_ = OptimisticTransaction.commit
 
     def later(transaction: OptimisticTransaction, **named: Any) -> Any:
         patch.setattr(OptimisticTransaction, "commit", commit_)
-        other[1](spark, str(table))
+        commit_other()
         return commit_(transaction, **named)
 
     patch.setattr(OptimisticTransaction, "commit", later)

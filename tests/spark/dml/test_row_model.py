@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from airflow_delta.spark import MergeBuilder
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 Values: TypeAlias = "tuple[int, int, str | None, int | None, str]"
 Change: TypeAlias = "tuple[str, Values]"
 

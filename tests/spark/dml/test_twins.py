@@ -16,8 +16,6 @@ from tests.spark.dml.twins import Twins
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 KINDS = {
     "everything": Kind(
         vectors=True, mapping="name", feed=True, tracked=True, partitioned=True, constrained=True

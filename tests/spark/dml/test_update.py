@@ -21,8 +21,6 @@ from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 # The package has a function of the module's name.
 update_module = importlib.import_module("airflow_delta.spark.dml.update")
 

@@ -22,7 +22,7 @@ from airflow_delta.engine.errors import ConstraintViolationError, MultipleMatche
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.spark import read_changes, read_snapshot
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
-from tests.spark.conftest import rows_of
+from tests.spark.conftest import rows_of_each
 from tests.spark.dml.random_changes import RandomChanges
 
 if TYPE_CHECKING:
@@ -145,21 +145,17 @@ class Twins:
     def _compare_readers(self) -> None:
         """Compare rows and change feeds as the engines' own readers give them."""
         last = DeltaTable(str(self.tables[0])).latest_version()
-        rows = [_bag(self.peer.sql(f"SELECT * FROM delta.`{table}`")) for table in self.tables]
-        rows += [
-            _bag(rows_of(read_snapshot(self.changes.spark, str(table)))) for table in self.tables
-        ]
+        tables, spark = [str(table) for table in self.tables], self.changes.spark
+        rows = self.peer.sql_of_each([f"SELECT * FROM delta.`{table}`" for table in tables])
+        rows += rows_of_each([read_snapshot(spark, table) for table in tables])
         for found in rows[1:]:
-            self._expect("rows for the readers", rows[0], found)
+            self._expect("rows for the readers", _bag(rows[0]), _bag(found))
         if not self.kind.feed:
             return
-        feeds = [
-            self.peer.sql(f"SELECT * FROM table_changes_by_path('{table}', 1, {last})")
-            for table in self.tables
-        ]
-        feeds += [
-            rows_of(read_changes(self.changes.spark, str(table), 1, last)) for table in self.tables
-        ]
+        feeds = self.peer.sql_of_each(
+            [f"SELECT * FROM table_changes_by_path('{table}', 1, {last})" for table in tables]
+        )
+        feeds += rows_of_each([read_changes(spark, table, 1, last) for table in tables])
         for feed in feeds:
             for row in feed:
                 del row["_commit_timestamp"]

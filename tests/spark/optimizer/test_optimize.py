@@ -73,9 +73,7 @@ def check_commit(made: RowTable, done: OptimizeResult) -> None:
 
 
 @pytest.mark.parametrize(("kind", "seed"), COMPACTIONS)
-def test_small_files_are_joined(
-    spark: SparkSession, interpreted: None, tmp_path: Path, kind: str, seed: int
-) -> None:
+def test_small_files_are_joined(spark: SparkSession, tmp_path: Path, kind: str, seed: int) -> None:
     made = random_table(tmp_path / "t", seed, num_files=8, **KINDS[kind])
     before, settings = definition(made), spark.conf.getAll
     done = optimize(spark, str(made.path), max_file_size=1 << 20)
@@ -92,9 +90,7 @@ def test_small_files_are_joined(
     ("kind", "most"),
     [("tracked", 1 << 20), *(pytest.param(kind, 1 << 13, marks=deep) for kind in KINDS)],
 )
-def test_rows_are_sorted(
-    spark: SparkSession, interpreted: None, tmp_path: Path, kind: str, most: int
-) -> None:
+def test_rows_are_sorted(spark: SparkSession, tmp_path: Path, kind: str, most: int) -> None:
     made = random_table(tmp_path / "t", 3, num_files=8, **KINDS[kind])
     before = definition(made)
     done = optimize(spark, str(made.path), z_order_by=Z_ORDER, max_file_size=most)
@@ -111,9 +107,7 @@ def test_rows_are_sorted(
 
 
 @deep
-def test_clustered_files_are_those_of_the_engine(
-    spark: SparkSession, interpreted: None, tmp_path: Path
-) -> None:
+def test_clustered_files_are_those_of_the_engine(spark: SparkSession, tmp_path: Path) -> None:
     made = random_table(tmp_path / "t", 4, tracked=True, cluster_by=("id", "text"), num_files=6)
     before = definition(made)
     assert optimize(spark, str(made.path)).num_commits == 1
@@ -146,7 +140,7 @@ def many_rows(spark: SparkSession, root: Path, *, num_files: int) -> DeltaTable:
 @deep
 @pytest.mark.parametrize("z_order_by", [(), ("a", "b")])
 def test_files_have_the_requested_size(
-    spark: SparkSession, tmp_path: Path, z_order_by: tuple[str, ...]
+    spark: SparkSession, compiled: None, tmp_path: Path, z_order_by: tuple[str, ...]
 ) -> None:
     table = many_rows(spark, tmp_path / "t", num_files=40)
     total, most = table.snapshot().size_in_bytes, 1 << 20
@@ -161,7 +155,9 @@ def test_files_have_the_requested_size(
 
 
 @deep
-def test_queries_read_as_few_files_as_after_the_engine(spark: SparkSession, tmp_path: Path) -> None:
+def test_queries_read_as_few_files_as_after_the_engine(
+    spark: SparkSession, compiled: None, tmp_path: Path
+) -> None:
     table = many_rows(spark, tmp_path / "spark", num_files=20)
     shutil.copytree(tmp_path / "spark", tmp_path / "local")
     local = DeltaTable(str(tmp_path / "local"))
@@ -210,7 +206,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
 
 @deep
 def test_a_concurrent_delete_costs_only_its_bin(
-    spark: SparkSession, interpreted: None, tmp_path: Path, meanwhile: Any
+    spark: SparkSession, tmp_path: Path, meanwhile: Any
 ) -> None:
     made = random_table(tmp_path / "t", 7, partition_by=("q",), num_files=9)
     planned = made.table.optimize(max_file_size=1 << 20, dry_run=True).plan
@@ -234,9 +230,7 @@ def test_a_concurrent_delete_costs_only_its_bin(
     assert {path for path in data_files(made.path) if path.startswith("optimize-")} <= live
 
 
-def test_nothing_is_left_if_a_file_cannot_be_read(
-    spark: SparkSession, interpreted: None, tmp_path: Path
-) -> None:
+def test_nothing_is_left_if_a_file_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
     made = random_table(tmp_path / "t", 8, partition_by=("q",), num_files=4)
     planned = made.table.optimize(dry_run=True).plan
     (made.path / planned.files["path"][-1].as_py()).unlink()
@@ -262,7 +256,7 @@ def test_wrong_arguments_are_those_of_the_engine(spark: SparkSession, tmp_path: 
     ],
 )
 def test_settings_for_reading_change_no_rows(
-    spark: SparkSession, interpreted: None, tmp_path: Path, name: str, value: str
+    spark: SparkSession, tmp_path: Path, name: str, value: str
 ) -> None:
     """The files have the column in another case, old dates, and times as INT96."""
     utc = dt.timezone.utc
@@ -282,9 +276,7 @@ def test_settings_for_reading_change_no_rows(
     assert bag(table.snapshot().to_arrow().to_pylist()) == bag(before)
 
 
-def test_files_without_row_ids_are_refused(
-    spark: SparkSession, interpreted: None, tmp_path: Path
-) -> None:
+def test_files_without_row_ids_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     tracked = {"delta.enableRowTracking": "true"}
     table = foreign_files(spark, tmp_path, "id long", pa.table({"id": [1, 2]}), tracked)
     for commit in (tmp_path / "_delta_log").glob("*1.json"):

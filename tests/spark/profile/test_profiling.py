@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
-
 def by_name(profile: TableProfile) -> dict[str, ColumnProfile]:
     return {column.name: column for column in profile.columns}
 
@@ -254,7 +251,7 @@ TWIN = (
     "SELECT count(*) AS rows, count(s) AS s, min(s) AS low, max(s) AS high, count_if(isnan(d)) AS nans, "
     "min(IF(isnan(d), NULL, d)) AS least, avg(IF(isnan(d), NULL, d)) AS mean, count(st.y) AS ys, "
     "max(st.y) AS y, approx_count_distinct(s) AS about, count(v) AS v, max(length(s)) AS longest, "
-    "unix_micros(max(at)) AS last FROM T! VERSION AS OF {version}"
+    "unix_micros(max(at)) AS last FROM delta.`{table}` VERSION AS OF {version}"
 )
 
 
@@ -276,8 +273,9 @@ def test_profiles_of_a_table_of_delta_sparks(
         sql(step)
     newest = DeltaTable(uri).latest_version()
     assert newest == len(STEPS)
-    for version in (1, 2, newest):
-        (theirs,) = sql(TWIN.format(version=version))
+    versions = (1, 2, newest)
+    queries = [TWIN.format(version=version, table=uri) for version in versions]
+    for version, (theirs,) in zip(versions, delta_spark.sql_of_each(queries), strict=True):
         ours = profile_snapshot(spark, uri, version)
         found = by_name(ours)
         assert ours.num_rows == theirs["rows"]

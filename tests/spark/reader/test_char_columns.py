@@ -11,7 +11,7 @@ from airflow_delta.spark import read_changes, read_snapshot
 from airflow_delta.spark.reader.char_columns import has_char
 from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark
-from tests.spark.conftest import bag, rows_of
+from tests.spark.conftest import bag, rows_of, rows_of_each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,10 +60,15 @@ def test_values_and_comparisons_are_padded_as_by_the_peer(
     query = f"SELECT * FROM delta.`{table}`"
     frame = read_snapshot(spark, table)
     assert bag(rows_of(frame)) == bag(delta_spark.sql(query))
-    for condition in CONDITIONS:
-        wanted = sorted(row["id"] for row in delta_spark.sql(f"{query} WHERE {condition}"))
-        for found in (frame.where(condition), read_snapshot(spark, table, predicate=condition)):
-            assert sorted(row["id"] for row in rows_of(found)) == wanted, condition
+    wanted, later, before = (
+        [sorted(row["id"] for row in rows) for rows in found]
+        for found in (
+            delta_spark.sql_of_each([f"{query} WHERE {condition}" for condition in CONDITIONS]),
+            rows_of_each([frame.where(condition) for condition in CONDITIONS]),
+            rows_of_each([read_snapshot(spark, table, predicate=c) for c in CONDITIONS]),
+        )
+    )
+    assert later == before == wanted
     changes = read_changes(spark, table, 1).drop("_commit_timestamp")
     wanted_changes = f"SELECT {', '.join(changes.columns)} FROM table_changes_by_path('{table}', 1)"
     assert bag(rows_of(changes)) == bag(delta_spark.sql(wanted_changes))

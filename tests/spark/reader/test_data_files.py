@@ -14,6 +14,8 @@ from airflow_delta.spark.reader.data_files import list_data_files, write_data_fi
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 LEGACY = "spark.sql.parquet.writeLegacyFormat"
 ROWS = "SELECT timestamp'2024-01-01' AS ts, array(1) AS a, cast(1 AS decimal(5,1)) AS d"

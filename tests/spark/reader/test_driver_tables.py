@@ -18,6 +18,8 @@ from airflow_delta.spark.reader.file_rows import with_facts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 ROWS = 23
 LISTS = T.ArrayType(T.ArrayType(T.LongType()))
 

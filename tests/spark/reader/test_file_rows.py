@@ -28,6 +28,8 @@ from airflow_delta.spark.reader.file_rows import file_rows, stored_column, with_
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 ROWS, FILES = 300, 4
 DELETED = {1: [0, 150, 299], 2: [*range(100, 200)]}
 PREDICATE = "n >= 120 AND n % 7 <> 0"

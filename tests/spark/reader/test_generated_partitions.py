@@ -27,8 +27,6 @@ from tests.spark.conftest import SETTINGS, bag, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 GENERATED = {
     "day": (DATE, "CAST(At AS DATE)"),
     "month_start": (DATE, "trunc(at, 'MM')"),

@@ -28,6 +28,8 @@ from tests.spark.conftest import bag, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 GoldenCase = Callable[[str], Path]
 
 # pyarrow wrote a timestamp of the file in nanoseconds and without UTC, which the protocol doesn't

@@ -24,6 +24,8 @@ from airflow_delta.spark.reader.row_vectors import RowVectors
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 EDGES = [0, 63, 64, 4095, 4096, 65_535, 65_536, 131_071, 199_999]
 # The ends of words, of blocks, of what int32 holds, and more rows than a file has in practice.
 FAR = [0, 1, 62, 63, 64, 65, 4095, 4096, 8191, 2**31 - 1, 2**31, 2**32, 2**34, 2**40 + 63]

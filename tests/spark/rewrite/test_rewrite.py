@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from tests.delta_spark.peer import DeltaSpark
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 # One table with all of it, for the features meet in its files.
 COLUMNS = (
     "`a b` STRUCT<x: SMALLINT, y: STRING>, l ARRAY<STRUCT<n: INT>>, day DATE, id INT, p STRING"

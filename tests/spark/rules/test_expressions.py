@@ -20,8 +20,6 @@ from airflow_delta.spark.rules.expressions import check_condition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 SCHEMA = StructType(
     (
         StructField("id", INTEGER, nullable=False),

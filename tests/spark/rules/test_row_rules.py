@@ -27,8 +27,6 @@ from tests.deep import deep_but_for
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 NAMED = StructType((StructField("x", INTEGER), StructField("n m", STRING)))
 
 
@@ -44,7 +42,11 @@ def checked(
     properties: dict[str, str] | None = None,
     given: tuple[str, ...] = (),
 ) -> int:
-    """The number of rows that are checked; `violation` must agree with `checked`."""
+    """The number of rows that are checked; `violation` must agree with `checked`.
+
+    Values that break a rule are given together, because each evaluation takes a job of Spark: `violation`
+    counts the rows by the expression by which `checked` fails.
+    """
     rows = spark.createDataFrame(
         [value if isinstance(value, Row) else (value,) for value in values], ddl
     )
@@ -82,9 +84,11 @@ def test_a_null_struct_breaks_the_rules_of_its_members(spark: SparkSession) -> N
     schema = StructType((StructField("a", StructType((StructField("b", strict),))),))
     ddl = "a struct<b: struct<x: int>>"
     assert checked(spark, schema, ddl, ((1,),)) == 1
-    for value in (None, (None,), ((None,),)):
-        with pytest.raises(ConstraintViolationError, match=r"column a\.b\.x, which is NOT NULL"):
-            checked(spark, schema, ddl, ((1,),), value)
+    with pytest.raises(
+        ConstraintViolationError, match=r"column a\.b\.x, which is NOT NULL"
+    ) as caught:
+        checked(spark, schema, ddl, ((1,),), None, (None,), ((None,),))
+    assert caught.value.num_rows == 3
 
 
 @pytest.mark.parametrize(
@@ -162,12 +166,11 @@ def test_invariants(spark: SparkSession) -> None:
     invariant = json.dumps({"expression": {"expression": "x > 3"}})
     schema = StructType((StructField("x", INTEGER, metadata={"delta.invariants": invariant}),))
     assert checked(spark, schema, "x int", 4, 5) == 2
-    for value in (3, None):
-        with pytest.raises(
-            ConstraintViolationError, match=r"invariant of the column x, x > 3: 1 row breaks"
-        ) as caught:
-            checked(spark, schema, "x int", 4, value)
-        assert (caught.value.columns, caught.value.rule) == (("x",), "invariant of x")
+    with pytest.raises(
+        ConstraintViolationError, match=r"invariant of the column x, x > 3: 2 rows break"
+    ) as caught:
+        checked(spark, schema, "x int", 4, 3, None)
+    assert (caught.value.columns, caught.value.rule) == (("x",), "invariant of x")
 
 
 @pytest.mark.parametrize("text", ["x > 3", "{}", '{"expression": "x > 3"}', "[]", 7])
@@ -183,14 +186,14 @@ def test_generated_columns(spark: SparkSession) -> None:
     schema, ddl = StructType((StructField("x", INTEGER), generated)), "x int, g string"
     fits = [Row(1, "2"), Row(None, None)]
     assert checked(spark, schema, ddl, *fits, given=("g",)) == 2
-    for wrong in (Row(1, "1"), Row(1, None), Row(None, "1")):
-        with pytest.raises(
-            ConstraintViolationError, match=r"another value in the column g than .*, x \+ 1; "
-        ) as caught:
-            checked(spark, schema, ddl, *fits, wrong, given=("g",))
-        assert (caught.value.columns, caught.value.num_rows) == (("g", "x"), 1)
-        # What the writer has computed isn't checked.
-        assert checked(spark, schema, ddl, *fits, wrong) == 3
+    wrong = [Row(1, "1"), Row(1, None), Row(None, "1")]
+    with pytest.raises(
+        ConstraintViolationError, match=r"another value in the column g than .*, x \+ 1; "
+    ) as caught:
+        checked(spark, schema, ddl, *fits, *wrong, given=("g",))
+    assert (caught.value.columns, caught.value.num_rows) == (("g", "x"), 3)
+    # What the writer has computed isn't checked.
+    assert checked(spark, schema, ddl, *fits, *wrong) == 5
 
 
 @pytest.mark.parametrize("condition", ["x >", "nobody > 0", "x + 1", "missing(x)"])
@@ -239,12 +242,12 @@ def test_characters_are_code_points_and_spaces_count(spark: SparkSession, declar
     schema = one_column(STRING, declared)
     fit = [None, "", "a", "äöü", "😀😀😀", "a  ", "   "]
     assert checked(spark, schema, "a string", *fit) == len(fit)
-    for text in ("abcd", "😀😀😀😀", "abc ", "    "):
-        with pytest.raises(
-            ConstraintViolationError, match=r"column a .* its type (var)?char\(3\)"
-        ) as caught:
-            checked(spark, schema, "a string", *fit, text)
-        assert caught.value.columns == ("a",)
+    longer = ["abcd", "😀😀😀😀", "abc ", "    "]
+    with pytest.raises(
+        ConstraintViolationError, match=r"column a .* its type (var)?char\(3\)"
+    ) as caught:
+        checked(spark, schema, "a string", *fit, *longer)
+    assert (caught.value.columns, caught.value.num_rows) == (("a",), 4)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ from tests.vacuum_world import DAY_MS, NOW_MS, random_world
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.fixture(autouse=True)
 def small_parts_in_another_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,6 @@ from tests.spark.writer.test_feature_twins import assert_alike
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 AUTO_MERGE = {"spark.databricks.delta.schema.autoMerge.enabled": "true"}
 NO_MERGE = {"spark.databricks.delta.schema.autoMerge.enabled": "false"}
 

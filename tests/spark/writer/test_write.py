@@ -28,6 +28,8 @@ from airflow_delta.spark import read_snapshot, write
 from airflow_delta.spark.writer import file_writing
 from tests.spark.conftest import bag, rows_of
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 UTC = dt.timezone.utc
 
 ALL_TYPES = (

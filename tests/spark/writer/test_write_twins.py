@@ -16,12 +16,10 @@ from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.spark import read_snapshot, write
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
 from tests.engine.maintenance import test_rounded_statistics as rounding
-from tests.spark.conftest import bag, rows_of
+from tests.spark.conftest import bag, rows_of, rows_of_each
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def test_binary_partition_values_are_the_bytes_of_their_text(
@@ -43,14 +41,18 @@ def test_binary_partition_values_are_the_bytes_of_their_text(
         assert told == dict(enumerate(values))
         assert bag(rows_of(read_snapshot(spark, str(table)))) == bag(rows_of(rows))
         assert bag(Peer(str(table)).to_pyarrow_table().to_pylist()) == bag(rows_of(rows))
-        for number, value in enumerate(values[:-1]):
+        for value in values[:-1]:
             files = DeltaTable(str(table)).snapshot().files(predicate=pc.field("p") == value)
             assert files.num_rows == 1
-            condition = f"p = X'{(value or b'').hex()}'"
-            (row,) = delta_spark.sql(f"SELECT id FROM delta.`{table}` WHERE {condition}")
-            assert row == {"id": number}
-            (found,) = rows_of(read_snapshot(spark, str(table), predicate=condition))
-            assert found["id"] == number
+        conditions = [f"p = X'{(value or b'').hex()}'" for value in values[:-1]]
+        expected = [[number] for number in range(len(conditions))]
+        for found in (
+            delta_spark.sql_of_each(
+                [f"SELECT id FROM delta.`{table}` WHERE {c}" for c in conditions]
+            ),
+            rows_of_each([read_snapshot(spark, str(table), predicate=c) for c in conditions]),
+        ):
+            assert [[row["id"] for row in rows] for rows in found] == expected
 
 
 PRECISIONS = [(38, 0), (38, 10), (38, 38), (30, 2), (29, 29), (28, 5)]
@@ -77,14 +79,14 @@ def test_delta_spark_finds_the_least_and_the_greatest_decimal_of_each_file(
     write(frame.repartitionByRange(6, "id"), str(tmp_path))
     for index, name in enumerate(names, start=1):
         values = ", ".join(f"{row[index]:f}BD" for row in rows)
-        query = f"SELECT count(*) AS n FROM delta.`{tmp_path}` WHERE"
-        assert delta_spark.sql(f"{query} {name} IN ({values})") == [{"n": len(rows)}]
-        for bound in (min, max):
-            row = bound(rows, key=lambda row: row[index])
-            sign = "<=" if bound is min else ">="
-            for condition in (f"= {row[index]:f}BD", f"{sign} {row[index]:f}BD"):
-                answer = delta_spark.sql(f"{query} {name} {condition}")
-                assert answer == [{"n": 1}], (name, condition)
+        conditions = [f"IN ({values})"]
+        for bound, sign in ((min, "<="), (max, ">=")):
+            value = bound(row[index] for row in rows)
+            conditions += [f"= {value:f}BD", f"{sign} {value:f}BD"]
+        found = delta_spark.sql_of_each(
+            [f"SELECT id FROM delta.`{tmp_path}` WHERE {name} {c}" for c in conditions]
+        )
+        assert [len(rows) for rows in found] == [len(rows), 1, 1, 1, 1], name
 
 
 def test_delta_spark_loses_rows_by_rounded_bounds_until_they_are_repaired(

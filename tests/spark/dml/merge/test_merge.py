@@ -14,13 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError, MultipleMatchesError
 from airflow_delta.spark import MergeBuilder, merge, read_changes, read_snapshot, write
+from airflow_delta.spark.dml.merge import keys
 from tests.deep import deep_but_for
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.usefixtures("interpreted")
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -287,8 +286,10 @@ def test_files_tell_the_changes_where_no_change_data_are_needed(
 def test_many_small_files(
     spark: SparkSession, tmp_path: Path, properties: Mapping[str, str]
 ) -> None:
-    make_small_files(spark, tmp_path, 1_000, properties)
-    check_small_files(spark, tmp_path, 1_000)
+    # More partitions with rows of the source than `keys` looks for one by one.
+    number = 2 * keys._MOST_PARTITIONS + 40
+    make_small_files(spark, tmp_path, number, properties)
+    check_small_files(spark, tmp_path, number)
 
 
 def make_small_files(

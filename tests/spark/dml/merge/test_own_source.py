@@ -17,8 +17,6 @@ from tests.spark.dml.tables import all_files, rows_in
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:

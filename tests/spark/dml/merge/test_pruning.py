@@ -23,8 +23,6 @@ from airflow_delta.spark.writer.target import WriteTarget, target_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 ROWS = """
 SELECT id, id + 0.5BD AS d, id * 1e0 AS x, printf('k%02d', id) AS s,
     IF(id < 30, id, NULL) AS n, date_add(DATE'2024-01-01', CAST(id AS INT)) AS day,

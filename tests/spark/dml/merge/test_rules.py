@@ -20,8 +20,6 @@ from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 DEFAULTS = {"delta.feature.allowColumnDefaults": "supported"}
 FEED = {"delta.enableChangeDataFeed": "true"}
 
