@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
@@ -12,12 +14,16 @@ __all__ = ["BoundedCall"]
 
 _ResultT = TypeVar("_ResultT")
 
+_LOST_SECONDS = 600.0
+"""A call of so many seconds will never end, for example because its connection is gone."""
+
 
 class BoundedCall(Generic[_ResultT]):
     """Calls a function in a thread of its own, one call at a time.
 
     A caller doesn't wait longer than its limit, but the call goes on. Whoever calls meanwhile waits for the
-    same call, so a function that hangs needs one thread, however often it is called.
+    same call, so a function that hangs needs one thread in ten minutes, however often it is called. After
+    these, and in a forked process, which doesn't have the thread, there is another call.
 
     :param function: the function.
     """
@@ -26,6 +32,7 @@ class BoundedCall(Generic[_ResultT]):
         self._function = function
         self._lock = threading.Lock()
         self._running: Future[_ResultT] | None = None
+        self._process, self._lost_at = os.getpid(), 0.0
 
     def __call__(self, seconds: float) -> _ResultT:
         """Return the result of the function.
@@ -35,12 +42,16 @@ class BoundedCall(Generic[_ResultT]):
         """
         with self._lock:
             running = self._running
-            if running is None or running.done():
+            if running is None or running.done() or self._is_lost():
                 running = self._running = self._start()
+                self._process, self._lost_at = os.getpid(), time.monotonic() + _LOST_SECONDS
         wait([running], timeout=seconds)
         if not running.done():
             raise TimeoutError(f"no answer within {seconds:g} seconds")
         return running.result()
+
+    def _is_lost(self) -> bool:
+        return os.getpid() != self._process or time.monotonic() >= self._lost_at
 
     def _start(self) -> Future[_ResultT]:
         running: Future[_ResultT] = Future()

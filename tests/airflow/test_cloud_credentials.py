@@ -22,7 +22,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import AccessDeniedError, InvalidArgumentError, StorageError
 from airflow_delta.engine.model.schema import INTEGER, StructField, StructType
 from airflow_delta.engine.storage.location import open_storage
-from airflow_delta.hooks import cloud_credentials, cloud_hooks
+from airflow_delta.hooks import bounded_call, cloud_credentials, cloud_hooks
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import TableFailure, failures_by_policy
 from airflow_delta.hooks.login_errors import describe_login_error
@@ -372,6 +372,31 @@ def test_a_login_that_hangs_is_not_waited_for(lake: str, monkeypatch: pytest.Mon
     answers.set()
     assert table.snapshot().version == 0
     assert begun == ["lake"], "one login hangs, however often it is tried"
+
+
+def test_a_login_that_never_ends_is_repeated_in_the_end(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    end = threading.Event()
+    monkeypatch.setattr(bounded_call, "_LOST_SECONDS", 0.0)
+
+    def hang_once(connection: Connection) -> Any:
+        begun.append(connection.conn_id)
+        if len(begun) == 1:
+            end.wait(30)
+        return cloud_hooks.open_amazon(connection)
+
+    source = cloud_credentials._SOURCES["aws"]._replace(open=hang_once)
+    monkeypatch.setitem(cloud_credentials._SOURCES, "aws", source)
+    monkeypatch.setattr(cloud_credentials, "_LOGIN_SECONDS", 0.05)
+    table = DeltaHook("lake").table(lake)
+    with pytest.raises(StorageError, match="no answer"):
+        table.snapshot()
+    monkeypatch.setattr(cloud_credentials, "_LOGIN_SECONDS", 30.0)
+    assert table.snapshot().version == 0
+    end.set()
+    assert begun == ["lake", "lake"]
 
 
 def test_the_credentials_of_a_cloud_are_sent_to_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,9 @@ class Twins:
         """Compare rows and change feeds as the engines' own readers give them."""
         last = DeltaTable(str(self.tables[0])).latest_version()
         tables, spark = [str(table) for table in self.tables], self.changes.spark
+        # The queries of each engine are one, which takes names and types from the first.
+        self._expect("columns", *(_columns(self.peer, table) for table in tables))
+        self._expect("columns for us", *(read_snapshot(spark, table).schema for table in tables))
         rows = self.peer.sql_of_each([f"SELECT * FROM delta.`{table}`" for table in tables])
         rows += rows_of_each([read_snapshot(spark, table) for table in tables])
         for found in rows[1:]:
@@ -167,6 +170,11 @@ class Twins:
             if isinstance(one, Counter):
                 one, other = dict(one - other), dict(other - one)
             self.differences.append(f"{what}: {one} != {other} {more}\n    after {self._last}")
+
+
+def _columns(peer: DeltaSpark, table: str) -> list[tuple[str, str]]:
+    rows = peer.sql(f"DESCRIBE delta.`{table}`")
+    return [(row["col_name"], row["data_type"]) for row in rows]
 
 
 def _rows(snapshot: Snapshot, *, tracked: bool) -> list[dict[str, Any]]:
