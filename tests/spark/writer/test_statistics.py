@@ -283,6 +283,12 @@ def test_bounds_span_all_row_groups() -> None:
     }
 
 
+def test_a_minimum_of_texts_is_cut_and_a_maximum_is_raised() -> None:
+    stats = statistics_of(pa.table({"t": ["a" * 33, "k" * 40]}), "t string")
+    assert stats["minValues"] == {"t": "a" * 32}
+    assert stats["maxValues"] == {"t": "k" * 32 + "\x7f"}
+
+
 def test_what_the_footer_lacks_is_left_out() -> None:
     table = pa.table({"x": [1, 2], "y": [1, 2]})
     stats = statistics_of(table, "x long, y long", write_statistics=["y"])
