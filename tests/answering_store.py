@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.serving import serving
 
 __all__ = ["AnsweringStore", "answering_store"]
 
@@ -74,11 +75,6 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def answering_store() -> Iterator[AnsweringStore]:
     """A store that runs as long as the block."""
-    with AnsweringStore() as store:
-        thread = threading.Thread(target=store.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield store
-        finally:
-            store.shutdown()
-            thread.join()
+    store = AnsweringStore()
+    with serving(store):
+        yield store

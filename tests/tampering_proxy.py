@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import enum
 import http.client
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from tests.serving import serving
 
 __all__ = ["Proxy", "Tamper", "tampering_proxy"]
 
@@ -121,14 +122,11 @@ def tampering_proxy(endpoint: str, *faults: Tamper) -> Iterator[Proxy]:
     class Handler(_Handler):
         of = proxy
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        proxy.url = f"http://127.0.0.1:{server.server_port}{store.path}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    proxy.url = f"http://127.0.0.1:{server.server_port}{store.path}"
+    with serving(server):
         yield proxy
-        server.shutdown()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

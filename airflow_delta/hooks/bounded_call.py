@@ -64,5 +64,5 @@ class BoundedCall(Generic[_ResultT]):
 
         # A daemon, so that a process can end while it hangs. The context has the task's logger.
         run = contextvars.copy_context().run
-        threading.Thread(target=run, args=(call,), name="delta-login", daemon=True).start()
+        threading.Thread(target=run, args=(call,), name="delta-bounded-call", daemon=True).start()
         return running

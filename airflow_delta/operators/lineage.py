@@ -11,14 +11,11 @@ task waits for the columns of its tables only as long as Airflow's provider woul
 
 from __future__ import annotations
 
-import contextvars
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from airflow_delta.hooks.bounded_call import BoundedCall
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.lineage.datasets import Lineage
 from airflow_delta.operators.lineage_rules import Result, reads_table
@@ -101,36 +98,12 @@ def _collect(task: LineageTask, find: Callable[[LineageTask], Lineage]) -> Linea
             return None
         found = datasets = find(task)
         columns = TableColumns(task.hook())
-        return _in_time(lambda: columns.add(datasets), openlineage_timeout())
+        return BoundedCall(lambda: columns.add(datasets))(openlineage_timeout())
     except (Exception, AirflowTaskTimeout):  # Whatever it is, the work of the task is done.
         task.log.warning(
             "the lineage of the task is incomplete; this doesn't change its result", exc_info=True
         )
         return found
-
-
-def _in_time(work: Callable[[], Lineage], seconds: float) -> Lineage:
-    """Do work in a thread, and stop waiting for it after some time. The thread ends with the process."""
-    done: Future[Lineage] = Future()
-
-    def run() -> None:
-        """Do the work, and keep what comes of it."""
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the work is waited for
-            done.set_exception(error)
-
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(run,), name="lineage", daemon=True).start()
-    try:
-        return done.result(seconds)
-    except FutureTimeoutError:
-        if done.done():
-            raise
-        raise TimeoutError(
-            f"the columns of its tables weren't read within {seconds:.0f} seconds "
-            "([openlineage] execution_timeout)"
-        ) from None
 
 
 def _of_skipped(task: LineageTask) -> Lineage:

@@ -94,14 +94,15 @@ def test_no_trigger_holds_the_loop(tmp_path: Path, kind: str) -> None:
             (WATCHER, {**watcher, "table_uri": "nothing://lake/sales"}),
         ],
     }
-    report = load_of(given, connections)
-    for _ in range(2):
+    reports = [load_of(given, connections)]
+    while reports[-1].slow and len(reports) < 3:
         # On a busy machine, also processor time varies. What does hold the loop does so each time.
-        report = load_of(given, connections) if report.slow else report
-    ranges = [(event.get("after_version"), event.get("version")) for event in report.events]
+        reports.append(load_of(given, connections))
     expected = [(0, NEWEST), (0, NEWEST), (None, NEWEST), (None, NEWEST), (None, None)]
-    assert ranges == expected * 2, report.events
-    # The last one has read the table, and found that nobody drops the feature.
-    assert "deletionVectors" in report.events[-1]["message"]
-    assert report.slow == [], report.debug_log
-    assert report.store_calls == []
+    for report in reports:
+        ranges = [(event.get("after_version"), event.get("version")) for event in report.events]
+        assert ranges == expected * 2, report.events
+        # The last one has read the table, and found that nobody drops the feature.
+        assert "deletionVectors" in report.events[-1]["message"]
+        assert report.store_calls == []
+    assert reports[-1].slow == [], [report.debug_log for report in reports]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.serving import serving
 
 __all__ = ["CapturedEvents", "EventFile", "EventServer", "capture_events", "event_server", "plain"]
 
@@ -107,16 +108,11 @@ def event_server() -> Iterator[EventServer]:
         def log_message(self, *arguments: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        events = EventServer(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield events
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    events = EventServer(f"http://127.0.0.1:{server.server_port}")
+    with serving(server):
+        yield events
 
 
 def plain(value: Any) -> Any:
