@@ -51,8 +51,11 @@ def _change(name: str, help: str) -> Callable[[Callable[..., CommitResult]], cli
     """
 
     def decorate(function: Callable[..., CommitResult]) -> click.Command:
+        """Add a subcommand of ``alter`` that calls the function."""
+
         @wraps(function)
         def run(target: Target, *, as_json: bool, **arguments: Any) -> None:
+            """Change the table, print the commit, and write a checkpoint if one is due."""
             table = target.open()
             result = function(table.alter, **arguments)
             print_report(target.uri, result.to_dict(), as_json=as_json)

@@ -11,7 +11,7 @@ from airflow_delta.cli.output import print_script
 __all__ = ["COMPLETE_VARIABLE", "completion"]
 
 COMPLETE_VARIABLE = "_AIRFLOW_DELTA_COMPLETE"
-"""The environment variable by which the script asks for completions."""
+"""The environment variable that the script sets when it calls the program for completions."""
 
 _PROGRAM = "airflow-delta"
 

@@ -40,9 +40,11 @@ SUBCOMMANDS = (
 
 class _Subcommands(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """List the names of the subcommands, without importing any."""
         return list(SUBCOMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import one subcommand; None if there is none of this name."""
         if cmd_name not in SUBCOMMANDS:
             return None
         name = cmd_name.replace("-", "_")

@@ -97,6 +97,7 @@ def yes_option(help: str) -> Callable[[Callable[P, R]], Callable[P, R]]:  # noqa
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        """Add both options to a function."""
         dry_run = click.option(
             "--dry-run", is_flag=True, help="Only report what would be done: the default."
         )
@@ -110,6 +111,11 @@ class _VersionNumber(click.ParamType):  # type: ignore[type-arg]
     name = "version"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Convert the text to a version.
+
+        Raises:
+            click.BadParameter: it isn't a number of 0 or more.
+        """
         if isinstance(value, int):
             return value
         if not (value.isascii() and value.isdecimal()):
@@ -121,6 +127,11 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]
     name = "hours"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Convert the text to a number of hours.
+
+        Raises:
+            click.BadParameter: it isn't a number, or is negative or too large.
+        """
         try:
             number = float(value)
         except ValueError:
@@ -176,6 +187,7 @@ def version_options(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        """Add both options to a function."""
         version = click.option(
             "--version", type=VERSION_NUMBER, metavar="VERSION", help=f"{what} this version."
         )

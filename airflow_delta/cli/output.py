@@ -207,7 +207,7 @@ def _print_to_stderr(text: str) -> None:
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
-        # There is no other place to say that it can't be written; the exit status stays.
+        # Nothing else can report that stderr isn't writable. The exit status stays.
         _drop(sys.stderr)
 
 

@@ -153,6 +153,7 @@ def _write_csv(schema: pa.Schema, sink: BinaryIO) -> Iterator[Write]:
 @contextmanager
 def _write_json(schema: pa.Schema, sink: BinaryIO) -> Iterator[Write]:  # noqa: ARG001 - as the others
     def write(batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch, one JSON object per line."""
         for row in _json_rows(batch):
             sink.write(json.dumps(row).encode("ascii") + b"\n")
 

@@ -133,6 +133,8 @@ def table_options(*, outside: bool = False) -> Callable[[Callable[..., Any]], Ca
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Add the argument and the options to a function."""
+
         @functools.wraps(function)
         def run(
             uri: str,
@@ -142,6 +144,7 @@ def table_options(*, outside: bool = False) -> Callable[[Callable[..., Any]], Ca
             allowed_outside: tuple[str, ...] = (),
             **others: Any,
         ) -> Any:
+            """Call the function with a `Target` instead of the argument and the options."""
             target = Target(
                 uri, dict(storage_option), conn_id, commit_owner_conn_id, allowed_outside
             )

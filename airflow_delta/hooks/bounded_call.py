@@ -21,9 +21,9 @@ _LOST_SECONDS = 600.0
 class BoundedCall(Generic[_ResultT]):
     """Calls a function in a thread of its own, one call at a time.
 
-    A caller doesn't wait longer than its limit, but the call goes on. Whoever calls meanwhile waits for the
-    same call, so a function that hangs needs one thread in ten minutes, however often it is called. After
-    these, and in a forked process, which doesn't have the thread, there is another call.
+    A caller waits no longer than its limit, but the call goes on. Later callers wait for the same call. So a
+    function that hangs takes one thread in ten minutes, however often it is called. A new call starts after
+    ten minutes, and in a forked process, which doesn't have the thread.
 
     :param function: the function.
     """
@@ -57,6 +57,7 @@ class BoundedCall(Generic[_ResultT]):
         running: Future[_ResultT] = Future()
 
         def call() -> None:
+            """Call the function, and give its result or error to the waiting callers."""
             try:
                 running.set_result(self._function())
             except BaseException as error:  # noqa: BLE001 - the caller raises it

@@ -185,6 +185,7 @@ class _Shared:
         self._known: dict[str, tuple[float, object, ConnectionCredentials]] = {}
 
     def get(self, connection: Connection) -> ConnectionCredentials:
+        """Return the credentials of a connection: new ones after ten minutes, or if it has changed."""
         content = tuple(
             getattr(connection, name)
             for name in ("conn_type", "host", "login", "password", "extra")

@@ -18,7 +18,7 @@ __all__ = ["Renew", "open_amazon", "open_azure", "open_google"]
 
 Renew = Callable[[], dict[str, Any]]
 
-# The client asks again when five minutes are left. botocore renews credentials that have ten minutes left,
+# The client requests new credentials when five minutes are left. botocore renews credentials that have ten minutes left,
 # so those that it returns are valid for so long, or never expire.
 _VALID_AT_LEAST = timedelta(minutes=10)
 _AZURE_SCOPE = "https://storage.azure.com/.default"
@@ -40,6 +40,7 @@ def open_amazon(connection: Connection) -> Renew:
         raise ValueError("boto3 finds no credentials")
 
     def renew() -> dict[str, Any]:
+        """Get the current credentials; botocore renews them if necessary."""
         frozen = credentials.get_frozen_credentials()
         return {
             "access_key_id": frozen.access_key,
@@ -64,6 +65,7 @@ def open_google(connection: Connection) -> Renew:
     credentials = hook.get_credentials()
 
     def renew() -> dict[str, Any]:
+        """Get the token, and renew it first if it is about to expire."""
         left = _expiry(credentials) - datetime.now(timezone.utc)
         if not credentials.valid or left < _VALID_AT_LEAST:
             credentials.refresh(Request())
@@ -95,6 +97,7 @@ def open_azure(connection: Connection) -> Renew:
     credentials = _with_connection(Hook, connection)(connection.conn_id).get_conn().credential
 
     def renew() -> dict[str, Any]:
+        """Get a token from azure-identity, which has a cache of them."""
         token = credentials.get_token(_AZURE_SCOPE)
         expires_at = datetime.fromtimestamp(token.expires_on, timezone.utc)
         return {"token": token.token, "expires_at": expires_at}
@@ -109,8 +112,11 @@ def _with_connection(hook_class: Any, connection: Connection) -> Any:
     """
 
     class KnownConnection(hook_class):  # type: ignore[misc]  # a class of a package that may be missing
+        """The hook, with the connection that is known."""
+
         @classmethod
         def get_connection(cls, *_: Any, **__: Any) -> Connection:
+            """Return the known connection, whatever its id."""
             return connection
 
     # Its log has the name of the hook.

@@ -1,7 +1,7 @@
 """Convert the datasets of a task to the objects of OpenLineage.
 
 This is the only module that imports the OpenLineage client and Airflow's provider for it, from the extra
-``openlineage``. Import it only where OpenLineage asks for the datasets of a task.
+``openlineage``. Import it only in the methods by which Airflow's listener gets the datasets of a task.
 
 https://openlineage.io/docs/spec/facets/dataset-facets
 """

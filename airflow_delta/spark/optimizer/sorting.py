@@ -1,12 +1,11 @@
 """Rows in the order of their sort keys, divided into new files.
 
 The keys are those of the engine: the position of a row on a curve through the ranks of its values
-(`airflow_delta.engine.maintenance.optimize.sorting`). A sample of the sort columns gives the ranks, and the
-bounds of the new files. So one Arrow function per row computes both the file and the place in it, and Spark
-needs no sample of its own: the rows are read once for the sample, and once to be written.
+(`airflow_delta.engine.maintenance.optimize.sorting`).
 
-A key also has a few bits of noise, which spread rows with equal values over files. They come from the index
-of the row in its file, not from chance: if Spark repeats a task, each row must go to the same file again.
+1. `divide_rows` samples the sort columns. The sample gives the ranks, and the bounds of the new files.
+2. `sorted_rows` computes the file and the position of each row with one Arrow function, and sorts. Spark
+   needs no sample of its own, so it reads the rows just twice.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from airflow_delta.spark.reader.file_rows import FILE_ROW_INDEX, stored_column
 
 __all__ = ["RowDivision", "divide_rows", "sorted_rows"]
 
-_PLACE_BITS = 44
-"""The low bits of the number that `RowDivision` computes: the place of the row in its file."""
+_POSITION_BITS = 44
+"""The low bits of the number that `RowDivision` computes: the position of the row in its file."""
 
 _MOST_FILES = 1 << 15
 
@@ -62,7 +61,7 @@ class RowDivision:
         return len(self.bounds) + 1
 
     def numbers(self, columns: Sequence[pa.Array], row_indexes: pa.Array) -> pa.Array:
-        """The number of each row: that of its file in the high bits, its place there in the low ones.
+        """The number of each row: its file in the high bits, its position there in the low bits.
 
         Args:
             columns: the values of each sort column.
@@ -70,9 +69,9 @@ class RowDivision:
         """
         keys = self.keys.with_noise([_plain(values) for values in columns], _noise(row_indexes))
         files = np.searchsorted(self.bounds, keys, side="right").astype(np.int64)
-        # Lost are bits of the noise first.
-        places = keys >> np.uint64(max(0, self.keys.bits - _PLACE_BITS))
-        return int64_array((files << _PLACE_BITS) | places.astype(np.int64))
+        # The low bits of a key, which are dropped first, are its noise.
+        positions = keys >> np.uint64(max(0, self.keys.bits - _POSITION_BITS))
+        return int64_array((files << _POSITION_BITS) | positions.astype(np.int64))
 
 
 def divide_rows(
@@ -130,11 +129,11 @@ def sorted_rows(
     sort_columns = _sort_columns(division.keys.paths)
     keyed = rows.select(*columns, number(F.col(FILE_ROW_INDEX), *sort_columns).alias(key))
     if division.num_files == 1:
-        placed = keyed.coalesce(1)
+        divided = keyed.coalesce(1)
     else:
-        file = F.shiftright(key, _PLACE_BITS).cast("int")
-        placed = keyed.repartitionById(division.num_files, file)
-    return placed.sortWithinPartitions(key).drop(key)
+        file = F.shiftright(key, _POSITION_BITS).cast("int")
+        divided = keyed.repartitionById(division.num_files, file)
+    return divided.sortWithinPartitions(key).drop(key)
 
 
 def _sort_columns(paths: Sequence[SchemaPath]) -> list[Column]:
@@ -165,5 +164,9 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 def _noise(row_indexes: pa.Array) -> npt.NDArray[np.uint64]:
+    """The noise of each key, which spreads rows with equal values over files.
+
+    It isn't random: if Spark repeats a task, each row must go to the same file again.
+    """
     spread = int64_view(row_indexes).astype(np.uint64) * _SPREAD
     return np.asarray(spread >> np.uint64(64 - NOISE_BITS), np.uint64)

@@ -167,8 +167,8 @@ def z_order(snapshot: Snapshot, chosen: Sequence[ColumnName]) -> SortOrder:
         raise _refused(chosen, f"expected a list of columns, such as {[chosen]}", snapshot)
     if FEATURE in supported_features(snapshot.protocol):
         problem = (
-            "the table has the feature clustering, which takes the place of a Z-order; leave z_order_by "
-            "out, and choose clustering columns by table.alter.cluster_by"
+            "the table has the feature clustering, which replaces a Z-order; leave z_order_by out, and "
+            "choose clustering columns by table.alter.cluster_by"
         )
         raise _refused(chosen, problem, snapshot)
     if len(chosen) > MOST_Z_ORDER:

@@ -285,7 +285,7 @@ def test_wrong_arguments_are_refused(
 
 def test_a_clustered_table_has_no_z_order(tmp_path: Path) -> None:
     table = clustered(tmp_path, [])
-    with pytest.raises(InvalidArgumentError, match="which takes the place of a Z-order"):
+    with pytest.raises(InvalidArgumentError, match="which replaces a Z-order"):
         table.optimize(z_order_by=["a"])
     with pytest.raises(InvalidArgumentError, match="full=True and purge exclude each other"):
         table.optimize(full=True, purge=True)
