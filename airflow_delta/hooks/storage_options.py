@@ -1,15 +1,11 @@
 """Convert an Airflow connection to the engine's storage options.
 
-The options for object stores have the names of the ``object_store`` library, which ``deltalake``
-also uses. A connection of type ``delta`` has them as its extras; the fields of the clouds' standard
-connections are converted.
+The options have the names of the ``object_store`` library, which ``deltalake`` also uses. A connection of
+type ``delta`` has them as its extras; the fields of the clouds' standard connections are converted.
+Credentials that must be requested, and that expire, aren't options: see `cloud_credentials`.
 
-A field for authentication that can't be converted is an error: without it, another identity would be used.
-Credentials that must be requested and that expire aren't options: see `cloud_credentials`.
-
-Two extras mean the same in connections of every type: ``single_writer`` asserts that nobody else
-writes to the tables (docs/how-to/object-stores.md, "One writer"), and ``allowed_outside`` has
-locations outside of the tables below which they may read (docs/how-to/shared-files.md).
+Two extras are for connections of every type: ``single_writer`` (docs/how-to/object-stores.md, "One writer")
+and ``allowed_outside`` (docs/how-to/shared-files.md).
 """
 
 from __future__ import annotations
@@ -262,6 +258,7 @@ def _azure_client(connection: Connection, tenant: str) -> dict[str, Any]:
 
 
 def _check_azure(connection: Connection, extra: Mapping[str, Any]) -> None:
+    """Refuse fields that can't be converted: without them, another identity would be used."""
     if extra.get("connection_string"):
         raise TableFailure(
             f"connection {connection.conn_id!r} has connection_string, which can't be converted to storage "

@@ -1,11 +1,8 @@
 """Find the files that a reader of changes must read, from the file actions of commits.
 
-If a version has ``cdc`` actions, only those files contain its changes. In any other version the rows of an
-``add`` were inserted, and those of a ``remove`` deleted, if the action has ``dataChange``.
-
-If a commit removes a file and adds it again with another deletion vector, it changed the rows in which the
-two deletion vectors differ. So every entry has two of them, and stands for the rows that aren't in
-``deletionVector``, but are in ``selectionVector`` if there is one:
+If a version has ``cdc`` actions, only their files contain its changes. In any other version, the files of
+all actions with ``dataChange`` do. An entry stands for the rows of a file that aren't in its
+``deletionVector``, but are in its ``selectionVector`` if there is one:
 
 =========================  ================  ==================  ==================
 commit                     change            ``deletionVector``  ``selectionVector``
@@ -16,8 +13,8 @@ commit                     change            ``deletionVector``  ``selectionVect
 of one path                insert            the add's           the remove's
 =========================  ================  ==================  ==================
 
-The last two rows are only there if the other action has a deletion vector. They may turn out empty when it
-is read.
+The last two change the rows in which the two deletion vectors differ. Each exists only if the action of its
+``selectionVector`` has one, and may turn out empty.
 
 PROTOCOL.md, "Reader Requirements for AddCDCFile".
 """

@@ -1,13 +1,11 @@
 """List the log directory: its commits, checkpoints, compactions and checksums.
 
-A listing doesn't judge whether the commits are contiguous, or which checkpoint to read; `segment`
-does. It leaves out what no reader can use: checkpoints and compactions of zero bytes, whose writers
-died, and multi-part checkpoints with missing parts. It includes a commit of zero bytes: that must
-be an error, not the end of the log.
+A listing leaves out what no reader can use: checkpoints and compactions of zero bytes, and multi-part
+checkpoints with missing parts. `segment` decides whether the commits are contiguous, and which checkpoint
+to read.
 
-A listing reliably contains the files that exist from its beginning to its end. Of files that are
-created or deleted while it runs, it may contain a later one without an earlier one. Then the log
-seems to have a gap that it never had.
+Of files that are created or deleted while the store lists, a listing may contain a later one without an
+earlier one. Then the log seems to have a gap that it never had.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Checkpoints" (readers must ignore multi-part checkpoints
 with missing parts).
@@ -235,10 +233,12 @@ def listing_of(files: Iterable[FileInfo]) -> Listing:
     for info in files:
         match parse_log_file(info):
             case Commit() as commit:
+                # Also one of zero bytes, which must be an error, not the end of the log.
                 commits.append(commit)
             case Checksum() as checksum:
                 checksums.append(checksum)
             case _ if info.size == 0:
+                # Its writer has died.
                 continue
             case ClassicCheckpoint() | V2Checkpoint() as checkpoint:
                 checkpoints.append(checkpoint)

@@ -1,15 +1,10 @@
 """The log segment of a version: a checkpoint and the commits after it.
 
-`load_segment` finds the files with as little listing as possible: from the checkpoint that
-``_last_checkpoint`` points to; for older versions backwards in windows; and from the start of the log only
-if neither helps. `build_segment` chooses the files, without I/O, and refuses an invalid log:
-
-* the commits must be contiguous from the checkpoint (or from 0) to the version, even where a compaction
-  would cover a gap;
-* no commit among them may have zero bytes;
-* a log that begins neither at version 0 nor with a checkpoint is truncated, not absent.
-
-A checkpoint without the commit of its version can be used: only the time of that commit is unknown.
+* `load_segment` finds the files with as little listing as possible: from the checkpoint that
+  ``_last_checkpoint`` points to; for older versions backwards in windows; and from the start of the log only
+  if neither helps.
+* `build_segment` chooses the files, without I/O. It refuses a log with a gap after the checkpoint, with a
+  commit of zero bytes, or with neither version 0 nor a checkpoint.
 
 docs/explanation/how-a-snapshot-is-opened.md has the reasons, also why a log is refused only after a second
 listing. Spec: PROTOCOL.md, "Checkpoints", "Last Checkpoint File".
@@ -232,6 +227,8 @@ def build_segment(
     if checkpoint is None and (not commits or commits[0].version != 0):
         raise unreachable(listing, target, excluded_checkpoints, table)
     try:
+        # Even where a compaction would cover a gap. A checkpoint without the commit of its version can be
+        # used: only the time of that commit is unknown.
         check_commits(commits, after=after, to=target, table=table)
     except CorruptLogError:
         # An interrupted cleanup may have left the oldest commits.

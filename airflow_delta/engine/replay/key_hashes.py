@@ -1,14 +1,11 @@
 """128-bit hashes of file keys, which need a fifth of the memory of the paths.
 
-Equal hashes are taken for the same file. So the probability that two files share a hash must be negligible,
-whatever their paths are. The hash function is *universal*: it is drawn at random in each process, and any
-two different keys share a hash with a probability of at most 2**-128. For ``n`` files that adds up to at
-most ``n²/2**129``: for ten million files, one in 10**25.
+Equal hashes are taken for the same file. The hash function is *universal*: it is drawn at random in each
+process, and any two different keys share a hash with a probability of at most 2**-128, whatever they are.
+For ``n`` files that adds up to at most ``n²/2**129``: for ten million files, one in 10**25.
 
-The function is the multilinear hash (Carter and Wegman; Lemire and Kaser, "Strongly universal string
-hashing is fast"). A key is a row of 32-bit numbers, including its length. Each is multiplied with its own
-random 64-bit number; the hash is the upper half of their sum plus one more random number. Four such hashes
-with independent numbers make the 128 bits, for all keys at once in numpy.
+It is the multilinear hash (Carter and Wegman; Lemire and Kaser, "Strongly universal string hashing is
+fast"), for all keys at once in numpy.
 """
 
 from __future__ import annotations
@@ -193,6 +190,12 @@ class KeyHasher:
         return sums
 
     def _of_chunk(self, keys: pa.Array) -> KeyHashes:
+        """The hashes of some keys.
+
+        A key is a row of 32-bit numbers, including its length. Each is multiplied with its own random 64-bit
+        number. The upper half of their sum plus one more random number is a hash of 32 bits. Four of these,
+        with independent random numbers, make the 128 bits.
+        """
         if not len(keys):
             return KeyHashes.concat([])
         text, starts, lengths, closing = self._rows_of_words(keys)

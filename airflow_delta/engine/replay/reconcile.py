@@ -1,17 +1,12 @@
 """Reconcile file actions into live files and tombstones.
 
-PROTOCOL.md, "Action Reconciliation": the newest action with a file's key (`file_key`) decides
-whether the file is live or a tombstone. The rows of a checkpoint are reconciled already: they hold
-unless a later commit mentions the same file.
+1. `reconcile_commits` reconciles the commits after the checkpoint with each other, in memory. The newest
+   action with a file's key (`file_key`) decides whether the file is live or a tombstone.
+2. `ReconciledCommits.survivors` filters the rows of the checkpoint (the *base*), which are reconciled
+   already: a row holds unless a later commit mentions its file. The rows are streamed, so memory depends
+   on the commits alone.
 
-So the commits after the checkpoint are reconciled with each other first, in memory. Then the rows
-of the checkpoint (the *base*) are streamed, and those with a key that the commits mention are
-dropped. Memory depends on the commits, never on the checkpoint.
-
-A commit must have at most one action per file. If a commit contradicts itself, the later line wins
-and a `DeltaWarning` names the commit, because an error would make tables unreadable that other
-engines read. A compaction that contradicts itself isn't the reconciliation of its commits, whatever
-the order of its lines. It is refused, and the commits can be read instead.
+Spec: PROTOCOL.md, "Action Reconciliation".
 """
 
 from __future__ import annotations
@@ -125,7 +120,9 @@ def reconcile_commits(
     wins[newest_mentions(codes, positions)] = True
     rows = contradictions(codes, values_of(actions, VERSION))
     if len(rows):
+        # Such a compaction isn't the reconciliation of its commits, which can be read instead.
         check_contradictions(actions, rows, table=table, compactions=compactions)
+        # Only a warning about a commit: an error would make tables unreadable that other engines read.
         warn_of_contradiction(actions, int(rows[0]), table=table)
     survivors = filter_actions(actions, wins)
     return ReconciledCommits(survivors.adds, survivors.removes, table, (files, hasher))

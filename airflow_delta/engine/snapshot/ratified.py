@@ -1,12 +1,10 @@
 """The newest commits of a managed table, which its commit owner knows and the log doesn't have yet.
 
-`with_ratified_commits` advances a snapshot of the newest version in the log to the newest ratified one,
-`ratified_after` lists the commits after a known one. The log is listed first, then the owner is queried. If
-the gap between the two answers shows that a commit was backfilled in between, the log is listed again (edge
-cases F4, L14). The files in ``_commits`` prove nothing and aren't listed.
+* `with_ratified_commits` advances a snapshot of the newest version in the log to the newest ratified one.
+* `ratified_after` lists the commits after a known one.
 
-If both the owner and the log have a version, the one in the log counts. If the two differ, somebody has
-bypassed the owner, and a `DeltaWarning` says so.
+The log is listed first, then the owner is queried. If both have a version, the one in the log counts. The
+files in ``_commits`` prove nothing and aren't listed.
 
 docs/explanation/managed-commits.md has the reasons. Spec: managed-commits.md, "Reading managed-commit
 tables" and "Getting Un-backfilled Commits from Commit Owner".
@@ -152,6 +150,7 @@ def _join_commits(
     first = tracked[0].version if tracked else latest + 1
     logged: Sequence[LogCommit] = ()
     if first > version + 1:
+        # Commits were backfilled after the log was listed (edge cases F4, L14).
         logged = list_log(storage, start=version + 1, end=first - 1).commits
     commits = (*logged, *tracked)
     # The owner's newest version may be any number: compare lengths, without a list of that length.

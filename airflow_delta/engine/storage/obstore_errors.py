@@ -1,15 +1,10 @@
 """Turn the errors of obstore into those of the storage contract.
 
-obstore's messages have a page of debug output, and may contain signed URLs and tokens. Only the first
-paragraph is used, without the queries of URLs. The errors aren't chained, because a traceback would show
-them completely.
-
-After a failed write it is unknown whether the object was written, unless obstore's message shows that it
-wasn't (`NothingWrittenError`): the store refused the first and only request (`_REFUSED`), or the failed
-request wasn't one for the object, for example because the client didn't get its credentials (`_REQUEST`).
-
-A refusal because of the credentials is an `AccessDeniedError`, in a write a `WriteDeniedError`, unless the
-function that provides the credentials has failed for another reason.
+* **Messages** are the first paragraph of obstore's, without the queries of URLs.
+* **Failed writes**: it is unknown whether the object was written, unless obstore's message shows that it
+  wasn't (`NothingWrittenError`).
+* **Refused credentials** are an `AccessDeniedError`, in a write a `WriteDeniedError`. If the function that
+  provides them has failed for another reason, it is another error.
 """
 
 from __future__ import annotations
@@ -47,13 +42,14 @@ _DEBUG = "\n\nDebug source"
 _CONTAINER_MISSING = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 _NO_CONTAINER = "the bucket or container doesn't exist"
 _WRITES = ("create", "replace")
-# Without the statuses after which the request may have been executed, or may be repeated: timeout,
-# conflict, precondition, too many requests.
+# The store has refused the first and only request. This is without the statuses after which the request may
+# have been executed, or may be repeated: timeout, conflict, precondition, too many requests.
 _REFUSED = re.compile(
     r"Error performing \w+ \S+ in \S+ - Server returned non-2xx status code: "
     r"4(?!08|09|12|29)\d\d\b"
 )
 _SAW_OBJECT = re.compile(r"status code: 412\b|<Code>BlobAlreadyExists</Code>")
+# The request that failed. It may be another than the one for the object, for example one for credentials.
 _REQUEST = re.compile(r"Error performing \w+ (\S+) in \S")
 # S3 refuses credentials that have expired with status 400. The answer to a HEAD has no body with the code,
 # and nothing but the authorization makes a HEAD of ours a bad request.
@@ -131,6 +127,7 @@ def translate_errors(operation: str, path: str, *, root: str) -> Iterator[None]:
         StorageError: any other error.
     """
     facts = {"table": root, "path": path, "operation": operation}
+    # The new errors aren't chained: a traceback would show obstore's messages with their secrets.
     try:
         yield
     except FileNotFoundError as error:
@@ -162,7 +159,7 @@ def translate_errors(operation: str, path: str, *, root: str) -> Iterator[None]:
 
 
 def describe_error(error: Exception) -> str:
-    """Return obstore's message without debug output and secrets."""
+    """Return obstore's message without its page of debug output, and without signed URLs and tokens."""
     return _QUERY.sub("?…", str(error).partition(_DEBUG)[0])
 
 

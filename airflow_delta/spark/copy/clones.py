@@ -1,20 +1,16 @@
 """Clone a version of a table: a Delta table of its own, with copies of all files.
 
-A clone has the schema, column metadata, partition columns, properties, constraints and features of
-the version, and a byte-for-byte copy of each data file and deletion vector
-(``maintenance/clone_definition.py``, `clone_files`). It doesn't depend on the source afterwards.
+A clone has the definition of the version (``maintenance/restore/clone_definition.py``), and a byte-for-byte
+copy of each data file and deletion vector (`clone_files`). It doesn't depend on the source afterwards.
 
-1. Begin the transaction, and check the target at the version that the commit is based on. No
-   expired copy may be being deleted there; this is checked again before and after the commit
-   (`airflow_delta.copies.lease`).
+1. Begin the transaction, and check the target. No expired copy may be being deleted there; this is checked
+   again before and after the commit (`airflow_delta.copies.lease`).
 2. Executors copy the missing files into a new directory ``clone-<uuid>`` (`file_copying`).
 3. One commit ``CLONE`` gives the target the state of the version.
 4. Write the marker file: what the copy is, and when it expires (`airflow_delta.copies.marker`).
 
-A failure before the commit leaves the target as it was, and the copied files are deleted. A killed
-run, or a commit with unknown outcome, leaves its ``clone-<uuid>`` directory to a vacuum. A retry
-with the same transaction identifier finds an earlier commit of the same version, and makes no
-other.
+A failure before the commit leaves the target as it was. A killed run, or a commit with unknown outcome,
+leaves its ``clone-<uuid>`` directory to a vacuum.
 """
 
 from __future__ import annotations

@@ -14,12 +14,8 @@ index lists   for each 2 ** n row indexes a list of the deleted ones; n is chose
 
 A lookup in a bitmap is always fast, so index lists are used only if they take much less memory.
 
-The arrays are computed for many vectors at once: a table may have hundreds of thousands. A vector
-may have millions of deleted rows as runs in a few bytes. Such a vector is read window by window,
-without expanding blocks that are fully deleted. So time and memory depend on the stored size of
-vectors, not on the number of rows.
-
-The row index is ``_metadata.row_index``, which is right even if Spark skips row groups.
+The arrays are computed for many vectors at once. Time and memory depend on the stored size of the vectors,
+not on the number of deleted rows.
 
 Spec: PROTOCOL.md, "Deletion Vectors".
 """
@@ -116,7 +112,8 @@ class RowVectors:
         """Whether a row is in the vector of its entry; false if the entry has no vector.
 
         Args:
-            row_index: the row's index in its file, a long.
+            row_index: the row's index in its file, a long: ``_metadata.row_index``, which is right even if
+                Spark skips row groups.
         """
         answers = []
         if _BITS in self.facts:
@@ -173,7 +170,7 @@ def _bits(rows: _Rows, block_bits: int) -> tuple[Groups, _Longs]:
 
 
 def _is_wide(bitmap: BitMap64) -> bool:
-    """Whether a vector must be read window by window."""
+    """Whether a vector must be read window by window: runs of a few bytes may be millions of rows."""
     if len(bitmap) <= _MOST_ROWS_IN_RUNS:
         return False
     in_runs = bitmap.get_statistics()["n_values_run_containers"]

@@ -1,20 +1,14 @@
 """Decide which sidecars of the previous checkpoint still hold, and which rows of the others are gone.
 
-A row of a sidecar is gone if a commit after the checkpoint mentions its file; a remove is also gone
-once it has expired. A sidecar without such rows is kept. To find out, as little as possible is
-read:
+A row of a sidecar is gone if a commit after the checkpoint mentions its file; a remove is also gone once it
+has expired. A sidecar holds if none of its rows is gone, and if it stores statistics in the columns that the
+table requires now (edge case C6). To find out, as little as possible is read:
 
-1. **nothing**, if the tags (`sidecars.tags`) are enough: their path ranges exclude all keys of the
-   commits, and no remove has expired; or everything has expired;
-2. **the paths** of a sidecar, if keys lie in its ranges. Usually a commit adds new files, so none
-   of their paths is found;
-3. **the keys** (and deletion timestamps), if a path was found, or if the tags are incomplete.
-
-A sidecar of another writer lacks such tags and is read once. The new checkpoint adds the tags, so
-the next checkpoint begins at step 1.
-
-Sidecars that store statistics in other columns than the table's properties and schema require now
-(edge case C6) don't hold: their adds are rewritten.
+1. **nothing**, if the tags (`sidecars.tags`) are enough: their path ranges exclude all keys of the commits,
+   and no remove has expired; or everything has expired;
+2. **the paths** of a sidecar, if keys lie in its ranges;
+3. **the keys** (and deletion timestamps), if a path was found, or if the tags are incomplete, as in sidecars
+   of other writers. The new checkpoint adds the tags.
 """
 
 from __future__ import annotations
@@ -242,6 +236,7 @@ class Inspector:
         if not len(keys) or not self._keys.any_within(facts.path_ranges):
             return False
         paths = _paths_of(keys)
+        # Usually a commit adds new files, so none of their paths is found.
         for table in self._read(sidecar, kind, ("path",)):
             # If the tags have a range of paths, all paths are their own keys.
             found = table["path"] if facts.min_path is not None else self._path_keys(table)

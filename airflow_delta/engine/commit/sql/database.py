@@ -1,15 +1,12 @@
 """`SqlDatabase`: executes the steps of a `SqlCommitStore` in SQLite or PostgreSQL.
 
-Most steps are one statement in autocommit. So no transaction, and no lock, is open while a client waits for
-the network, and a client that freezes holds up nobody. A step that changes two tables is one statement on
-PostgreSQL, where a statement may change several tables; on SQLite, which has no network, it is a
-transaction.
+A step is one statement in autocommit. So no transaction, and no lock, is open while a client waits for the
+network, and a client that freezes holds up nobody. Only on SQLite, which has no network, a step that changes
+two tables is a transaction (`SqlDatabase.execute_both`).
 
 Connections are pooled, with one pool for each process. If a pooled connection turns out to be broken, for
 example because the server was restarted, the step is repeated on a new one, unless it must not run twice.
-
-The first entry creates the tables, and a file of SQLite. Reading creates nothing, because the URL may be
-wrong.
+The first entry creates the tables, and a file of SQLite.
 """
 
 from __future__ import annotations
@@ -239,7 +236,7 @@ class SqlDatabase:
 
     def _engine(self, *, creates: bool = False) -> Engine:
         """Return this process's engine for a database that has the tables."""
-        if not creates:
+        if not creates:  # the URL may be wrong
             self._check_file()
         engine = self._engines.get(os.getpid())
         if engine is not None:

@@ -1,18 +1,16 @@
 """Plan the truncation of history: let versions with a feature expire, and clean them up.
 
 1. Once the newest version has no traces, a checkpoint is written: the *start*, with which the log will
-   begin. Running readers and writers may still need older versions.
-2. When the start is as old as ``delta.dropFeatureTruncateHistory.retentionDuration``, a day unless set, a
-   metadata cleanup deletes everything before it.
+   begin.
+2. When the start is as old as ``delta.dropFeatureTruncateHistory.retentionDuration``, a day unless set,
+   running readers and writers no longer need older versions. A metadata cleanup deletes them.
 3. If nothing that remains has a trace, the feature can be dropped.
 
 A trace is metadata that enable the feature, or a file that needs it; of ``v2Checkpoint``, a checkpoint with
 V2's name or content; of ``checkpointProtection``, every version below the boundary
 (`read_protection_boundary`).
 
-Protected checkpoints stay until all below the boundary is deleted at once. So if one isn't after the last
-trace, the start must not be before the boundary. With the last of them ``checkpointProtection`` is dropped
-too.
+With the last protected checkpoint ``checkpointProtection`` is dropped too.
 """
 
 from __future__ import annotations
@@ -174,6 +172,7 @@ def plan_truncation(
 def _find_start(storage: Storage, last_trace: int, *, boundary: int) -> tuple[int, int | None]:
     """Find the version after which the log has to begin, and the oldest checkpoint after it."""
     versions = [checkpoint.version for checkpoint in list_log(storage).checkpoints]
+    # Protected checkpoints stay until all below the boundary is deleted at once.
     stays = any(version <= last_trace and version < boundary for version in versions)
     after = max(last_trace, boundary - 1) if stays else last_trace
     return after, min((version for version in versions if version > after), default=None)

@@ -1,13 +1,11 @@
 """Execute the plan of an optimization: write the new files, and commit them.
 
-A run consists of rounds of some gigabytes. A round writes the new files of its bins, and commits them at
-once. So if a run is stopped, it loses one round at most, and the next run continues. The new files are
-written in threads of this process (`rounds`), or by Spark (`airflow_delta.spark.optimizer`); the commits
-are the same.
+A run consists of rounds of some gigabytes. A round writes the new files of its bins, in threads of this
+process (`rounds`) or by Spark (`airflow_delta.spark.optimizer`), and commits them. So if a run is stopped,
+it loses one round at most, and the next run continues.
 
-**Concurrent commits.** Appends never conflict. If another commit removes one of the files of a bin, or
-deletes rows of it, the bin is left out, and its new files are deleted; the others are committed. If the
-schema changes in the meantime, the run stops.
+Concurrent appends don't conflict. If another commit changes a file of a bin, the bin is left out, and its
+new files are deleted. If the schema changes, the run stops (`same_form`).
 
 PROTOCOL.md, "Add File and Remove File": all actions have ``dataChange`` = false, because no row changes.
 """

@@ -1,15 +1,9 @@
 """Plan an optimization: which files are rewritten together, and why.
 
 **Compaction.** A file is a candidate if it is small, or if many of its rows are deleted. Candidates of one
-partition are packed into bins, and each bin becomes one new file of about the target size. So after the run
-the sizes of files are between the two limits, except for the last file of each partition. Some bins aren't
-rewritten:
-
-* a bin with a single file that has few deleted rows;
-* a bin of which earlier runs have written all files for the same target size (`TARGET_SIZE_TAG`): otherwise
-  every run would rewrite the last files of a partition.
-
-If there is a budget of bytes (``max_bytes``), the bins that save the most files per byte come first.
+partition are packed into bins. Each bin becomes one new file of about the target size, if that is worth it
+(`_are_worthwhile`). Within a budget of bytes (``max_bytes``), the bins that save the most files per byte
+come first.
 
 **Z-order and clustering.** A bin becomes several files, with sorted rows (`sorting.selection`). Other
 sorted files with many deleted rows are bins of their own, which keep their order.
@@ -233,7 +227,11 @@ def _choose_sorted(
 def _are_worthwhile(
     bins: Bins, live: LiveFiles, purged: BoolVector, settings: OptimizeSettings
 ) -> BoolVector:
-    """Which bins are worth rewriting."""
+    """Which bins are worth rewriting.
+
+    A bin with many deleted rows is. Any other isn't if it has a single file, or if earlier runs have written
+    all its files for the same target size: otherwise every run would rewrite the last files of a partition.
+    """
     counts = np.diff(bins.starts)
     is_finished = _are_finished(live, settings)
     unfinished = counts - bins.sums(is_finished.astype(np.int64))

@@ -2,15 +2,10 @@
 
 **Z-order**: all files of a partition, unless all of them were sorted together before, by the same columns.
 
-**Clustering** is incremental, by the rules of the reference implementation. Files that were sorted
-together are a *cube*. A cube of at least 100 GiB is full, and isn't sorted again. All other
-cubes are sorted together with the files that aren't clustered yet, in bins of up to 150 GiB, each of which
-becomes a cube. If there is only one cube and no other file, there is nothing to do. Files of another
-clustering provider, or clustered by other columns, stay as they are; ``full`` sorts every file.
-
-With a budget of bytes, files that aren't clustered come first, then whole cubes, the smallest ones first.
-
-Sorted files that aren't sorted again, but have many deleted rows, are rewritten one by one in their order.
+**Clustering** is incremental, by the rules of the reference implementation. Files that were sorted together
+are a *cube*; a cube of at least ``min_cube_size`` is full. All other cubes are sorted together with the
+files that aren't clustered yet, in bins that become cubes. Files of another clustering provider, or
+clustered by other columns, stay as they are; ``full`` sorts every file.
 """
 
 from __future__ import annotations
@@ -88,6 +83,7 @@ def choose_clustered(
         chosen = ~cubes.is_foreign & ~is_full[cubes.cube_of]
         if budget is not None:
             chosen &= _affordable(cubes, live.sizes, chosen, budget)
+        # A single cube, and no other file: it is sorted already.
         if len(np.unique(cubes.cube_of[chosen])) < 2 and not (chosen & (cubes.cube_of < 0)).any():
             chosen[:] = False
     files = np.flatnonzero(chosen)
@@ -140,7 +136,10 @@ def tag_values(live: LiveFiles, name: str) -> pa.Array:
 
 
 def _affordable(cubes: _Cubes, sizes: Int64Vector, chosen: BoolVector, budget: int) -> BoolVector:
-    """Which of the chosen files a budget pays for."""
+    """Which of the chosen files a budget pays for.
+
+    Files that aren't clustered come first, then whole cubes, the smallest ones first.
+    """
     loose = np.flatnonzero(chosen & (cubes.cube_of < 0))
     loose = loose[np.argsort(sizes[loose], kind="stable")]
     taken = np.cumsum(sizes[loose]) <= budget
