@@ -4,14 +4,11 @@
 2. Write the list to a file in the copy. While it exists, no new copy is made there (`deletion_list`).
 3. List again. If something has changed, delete the list file and keep the copy. Otherwise record in
    the list file that the deletion is decided.
-4. List once more: a copy that committed before step 3 keeps its commit; one that commits later
-   rolls it back.
+4. List once more, because a copy may have committed before that.
 5. Delete the log first, so that the copy is no table any more, then the data, the marker, and the
    list file.
 
-If a deletion is killed, a later call continues with its list, once its lease is over. Others may
-have written the list file, so all checks are made again, and nothing is deleted if there are files
-that the list lacks.
+If a deletion is killed, a later call continues with its list, once its lease is over, after the same checks.
 
 No PySpark here.
 """

@@ -1,8 +1,7 @@
 """The list file in a copy that is being deleted: it names the files to be deleted.
 
-A deletion may be killed, and a new copy may be made at the same location meanwhile. So a deletion
-deletes only what was listed when it was decided, and writes the list to the file `DELETING`. Only
-one deletion can create this file. While it exists, no copy is made at the location:
+A deletion deletes only what was listed when it was decided. It writes the list to the file `DELETING`,
+which only one deletion can create. While the file exists, no copy is made at the location:
 
 =========================================  ======================================================
 a deletion                                 a copy

@@ -2,17 +2,14 @@
 
 The layout serves readers that need only a part of the file:
 
-* the few non-file actions have a row group of their own, so opening a table reads some kilobytes,
-  whatever the size of the table;
+* the non-file actions have a row group of their own, so opening a table reads some kilobytes;
 * adds and removes never share a row group, so one kind is read without decoding the other;
 * footers carry statistics of the leaves by which row groups are skipped, pages carry checksums;
-* adds and removes are compressed. The non-file actions aren't, so that they can be read without a
-  library (``engine/parquet``); that costs little space, because their columns are nearly empty.
+* only adds and removes are compressed, so the others can be read without a library (``engine/parquet``).
 
-Adds and removes are streamed. Row groups are encoded on threads, several at once, while the next
-ones are gathered. `stitch` combines them, together with row groups of an earlier file of the same
-schema that are copied instead of encoded. What was written is compared with the footer, as read by
-pyarrow, before the file is published.
+Adds and removes are streamed: row groups are encoded on threads, while the next ones are gathered. `stitch`
+combines them, together with row groups that are copied from an earlier file of the same schema. At the end
+the footer, as read by pyarrow, is compared with what was written.
 """
 
 from __future__ import annotations
@@ -84,7 +81,7 @@ class ActionRows:
         self._stream = stream
 
     def write_non_file_actions(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> None:
-        """Write the non-file actions, as one row group."""
+        """Write the non-file actions, as one row group. Its columns are small without compression."""
         self._file.append_file(self._encoder.non_file_actions(actions))
         self.num_actions += sum(map(len, actions.values()))
 

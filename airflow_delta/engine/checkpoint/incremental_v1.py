@@ -3,14 +3,12 @@
 For each row group of the previous checkpoint, only the keys of its files are decoded, and their sizes for
 the totals (`classic_reuse`):
 
-* a row group without a row that later commits mention, and without an expired one, is copied byte for byte
-  (`stitch`); the checksums of its pages are verified on the way;
-* a row group with such rows is decoded, filtered and encoded again, in its stored columns;
-* a row group that is less than half full, or becomes so, is merged with the new rows. So there are only a
-  few small ones, even after many small checkpoints.
+* a row group whose rows all hold is copied byte for byte (`stitch`), and its checksums are verified;
+* a row group with rows that later commits mention, or that have expired, is decoded, filtered and encoded
+  again, in its stored columns;
+* a row group that is less than half full, or becomes so, is merged with the new rows.
 
-The row groups of a checkpoint that another writer or another schema has made can't be copied: they are
-decoded and encoded once.
+Row groups of other writers, or of another schema, are decoded and encoded once.
 
 docs/explanation/checkpoints-in-proportion-to-the-change.md has the reasons. Spec: PROTOCOL.md, "V1 Spec".
 """

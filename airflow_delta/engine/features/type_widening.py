@@ -2,18 +2,8 @@
 
 If a column's type is widened, its older files stay. Readers convert their values to the new type. Each
 change is recorded in the metadata of the column, under ``delta.typeChanges``, as ``fromType`` and
-``toType`` (and ``fieldPath`` for the contents of arrays and maps). Only these changes can be read
-correctly; others must be refused:
-
-* byte → short → int → long, and float → double, also in several steps;
-* byte, short and int → double;
-* an integer → a decimal that can hold all its values: with at least 3 digits before the point for byte, 5
-  for short, 10 for int, 20 for long (the final rule is 10 for the first three, but writers of the preview
-  used these);
-* decimal → decimal with no fewer digits before and after the point;
-* date → timestamp without time zone.
-
-The rules are those of later editions of the protocol.
+``toType`` (and ``fieldPath`` for the contents of arrays and maps). Only some changes can be read correctly
+(`can_widen`); others must be refused. The rules are those of later editions of the protocol.
 """
 
 from __future__ import annotations
@@ -52,10 +42,16 @@ _WIDER: Mapping[DataType, frozenset[DataType]] = {
     DATE: frozenset({TIMESTAMP_NTZ}),
 }
 _INTEGER_DIGITS: Mapping[DataType, int] = {BYTE: 3, SHORT: 5, INTEGER: 10, LONG: 20}
+"""The digits before the point with which a decimal can hold all values of an integer type. The final rule is
+10 for the first three, but writers of the preview used these."""
 
 
 def can_widen(old: DataType, new: DataType) -> bool:
-    """Whether values of the old type can be read as the new one."""
+    """Whether values of the old type can be read as the new one.
+
+    Besides the types in `_WIDER`, this holds for an integer and a decimal that can hold all its values, and
+    for two decimals of which the new one has no fewer digits before and after the point.
+    """
     if old == new or new in _WIDER.get(old, ()):
         return True
     if not isinstance(new, DecimalType):

@@ -1,18 +1,11 @@
 """A directory of the local file system, or of one that is mounted like it, as a storage.
 
 New content is written to a hidden file in the same directory (``.<name>.<uuid>.tmp``), synced, and then
-published under its name in one step. So neither a reader nor a crash ever finds half an object:
+published under its name in one step: by ``link(2)``, which fails if the name exists, or by ``rename`` to
+replace it. So neither a reader nor a crash ever finds half an object. A killed writer leaves its hidden
+file, which is listed under its name, so that a clean-up can find it.
 
-* ``create`` publishes with ``link(2)``, which fails if the name exists. If the file system has no hard
-  links, it raises `UnsafeStorageError`, or, if the user says that there is one writer (`single_writer`),
-  checks and renames.
-* ``replace`` publishes with ``rename``.
-
-A killed writer leaves at most its hidden file, which is listed under its name, so that a clean-up can find
-it.
-
-Only regular files are objects, and below the root no symbolic link is followed (`descent`): a link, a FIFO,
-a socket or a device in a path raises `NotRegularFileError`.
+Only regular files are objects, and below the root no symbolic link is followed (`descent`).
 """
 
 from __future__ import annotations

@@ -3,19 +3,12 @@
 The modules `s3`, `gcs` and `azure` parse URIs and options, and say how the stores differ.
 
 * **Creation** is one conditional PUT: ``If-None-Match: *`` on S3 and Azure, ``x-goog-if-generation-match:
-  0`` on GCS. If the store can't do that, and the user says that there is one writer (`single_writer`),
-  ``create`` checks and then writes.
-* **Ambiguous outcomes.** obstore repeats a PUT whose answer is lost, and the repetition may meet the object
-  of the first try. So `ObjectExistsError` may mean that the caller's own bytes are there. After any other
-  failure, such as a timeout, it is unknown whether they are. A caller that must know reads the object back,
-  as commits do.
+  0`` on GCS. Its outcome may be ambiguous; see `ObjectStorage.create`.
 * **Listing.** S3 and GCS list in order from any name on, so listings are flat and skip whole
   sub-directories; a walk sends several requests at once (`parallel_listing`). Azure lists with a delimiter,
   and this module sorts.
-* **Streaming.** ``writer`` writes to a temporary file and uploads it on a clean exit. Up to 16 MiB are one
-  PUT, which is conditional without ``overwrite``. Larger files are uploaded in parts (`upload_parts`),
-  whose publication can't be conditional. So it is checked before the upload, and again before the
-  publication, that the object doesn't exist.
+* **Streaming.** ``writer`` writes to a temporary file and uploads it on a clean exit: small files by one
+  PUT, large ones in parts (`upload_parts`).
 """
 
 from __future__ import annotations
@@ -156,7 +149,13 @@ class ObjectStorage:
             return replace(_info(self.store.head(key)), path=path)
 
     def create(self, path: str, data: bytes) -> None:
-        """See `Storage.create`, and the module for ambiguous outcomes."""
+        """See `Storage.create`.
+
+        obstore repeats a PUT whose answer is lost, and the repetition may meet the object of the first try.
+        So `ObjectExistsError` may mean that the caller's own bytes are there. After any other failure, such
+        as a timeout, it is unknown whether they are. A caller that must know reads the object back, as
+        commits do.
+        """
         self._create(path, data)
 
     def replace(self, path: str, data: bytes) -> None:
@@ -167,7 +166,7 @@ class ObjectStorage:
 
     @contextmanager
     def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
-        """See `Storage.writer`, and the module for how it is uploaded."""
+        """See `Storage.writer`."""
         key = self._key(path)
         with ExitStack() as stack:
             with self._translate_errors("writer", path):
@@ -244,7 +243,11 @@ class ObjectStorage:
                 ) from None
 
     def _upload(self, path: str, file: Path, *, overwrite: bool) -> None:
-        """Upload and publish a large file; see the module for how exclusive that is."""
+        """Upload a large file in parts, and publish it.
+
+        The publication can't be conditional. So it is checked before the upload, and again before the
+        publication, that the object doesn't exist.
+        """
         if not overwrite:
             self._puts_exclusively(path)  # A store that is refused is refused whatever the size.
             self._refuse_existing(path)

@@ -4,20 +4,17 @@
 
 * parameters and result as JSON files in a private directory (`airflow_delta.hooks.job_folder`);
 * secrets in the environment, never in the argument list, which every user of the machine can see;
-* checks that the connection exists (`SparkSubmitHook` uses ``yarn`` otherwise) and the master
-  answers (`master`);
+* checks that the connection exists and that the master answers (`master`);
 * a log of warnings and errors only, unless the user has configured log4j2;
-* a process group, so that killing a task also kills the driver, a grandchild of the task;
-* the error of a failed job as the error of the task; its type decides about retries
-  (`airflow_delta.hooks.failures`);
+* a process group, so that killing a task also kills the driver;
+* the error of a failed job as the error of the task (`airflow_delta.hooks.failures`);
 * the package as a zip file for executors (docs/how-to/spark-clusters.md has their other requirements);
 * this Python for the driver, even if executors have another one.
 
-The jobs themselves make sure that a retry doesn't repeat committed work: commits contain the
-identity of the task.
+A retry doesn't repeat committed work, because the commits of jobs contain the identity of the task.
 
-Limit: the driver runs beside the worker (deploy mode ``client``). Masters ``k8s://`` need Airflow's
-provider for Kubernetes.
+The driver runs beside the worker (deploy mode ``client``). Masters ``k8s://`` need Airflow's provider for
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -254,6 +251,7 @@ class SparkJobHook(BaseHook):
         return environment
 
     def _kill_group(self) -> None:
+        """Kill spark-submit and the driver, which is a grandchild of this process."""
         process = self._submission.process
         if process is None:
             return
@@ -286,6 +284,7 @@ def _secret_variables(
 
 
 def _check_connection(connection_id: str) -> None:
+    """Refuse a connection that doesn't exist or names no master: `SparkSubmitHook` would use ``yarn``."""
     try:
         connection = BaseHook.get_connection(connection_id)
     except AirflowNotFoundException as error:

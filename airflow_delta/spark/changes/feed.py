@@ -1,19 +1,15 @@
 """`append_changes`: append the changes of a range of versions to a target, exactly once.
 
 **A Delta target** gets them in one commit, with transaction identifiers that record the progress
-(`airflow_delta.change_feeds.progress`). A concurrent feed sets one of the same identifiers, which
-is a conflict.
+(`airflow_delta.change_feeds.progress`).
 
 **A Parquet target** gets a directory for the range (`airflow_delta.change_feeds.directories`):
 
 1. Write the files to ``_unfinished-<uuid>``, which readers skip.
 2. Delete incomplete ranges with the same versions, which killed runs have left.
-3. Rename the directory. A file system renames in one step, so the marker is in the directory by
-   then. An object store copies file by file, so there the marker is written last, and readers must
-   wait for it.
-4. Check that the range has the files of this run only, and that no other complete range overlaps
-   it. A run that was thought dead may still copy. On a conflict, delete the marker and the files of
-   this run, and fail.
+3. Rename the directory. Its marker completes the range; readers must wait for it.
+4. Check that the range has the files of this run only, and that no other complete range overlaps it. On a
+   conflict, delete the marker and the files of this run, and fail.
 
 For readers, a failed or killed run leaves the target as it was. A retry does the rest.
 """
@@ -219,6 +215,8 @@ class _Feed:
         unfinished, directory = names
         path, finished = self._path(target, unfinished), self._path(target, directory)
         content = _bytes(marker)
+        # Then the directory is renamed with its marker. An object store copies file by file, so there the
+        # marker is written last.
         at_once = path.partition(":")[0] in _RENAMED_AT_ONCE
         if at_once:
             target.replace(f"{unfinished}/{MARKER}", content)
@@ -236,6 +234,7 @@ class _Feed:
         marker_path = f"{directory}/{MARKER}"
         if not at_once and files_read_in(target, directory) == marker["files"]:
             _create_marker(target, marker_path, content)
+        # A run that was thought dead may have copied files, too.
         found = range_directories(self._request, target)
         whole = directory in found and found[directory].sizes == marker["files"]
         others = overlapping(self._request, found)

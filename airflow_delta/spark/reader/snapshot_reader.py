@@ -1,16 +1,11 @@
 """Build DataFrames with the rows of one version.
 
-Spark's own reader reads the data files; values that aren't in the files are joined to their rows
-(`file_rows`). Tables without partitions and deletion vectors need no join, and are as fast as plain
-Parquet. Files with deletion vectors have a separate scan, so that the join doesn't slow the others
-down.
+Spark's own reader reads the data files. Values that aren't in the files, such as partition values from the
+log, are joined to their rows (`file_rows`). Tables without partitions and deletion vectors need no join, and
+are as fast as plain Parquet.
 
-* Partition values come from the log, not from directory names.
-* A column that a file lacks is null. Columns of a file that the schema lacks, such as
-  ``_change_type``, are ignored.
-* All columns are nullable for Spark, as in every file source of Spark.
-
-Lists of files stay in Arrow. Only deletion vectors are read in a Python loop.
+A column that a file lacks is null. Columns of a file that the schema lacks, such as ``_change_type``, are
+ignored. All columns are nullable, as in every file source of Spark.
 
 Spec: PROTOCOL.md, "Reader Requirements" of the features; edge cases G3 to G7, G16, G17.
 """
@@ -139,6 +134,7 @@ class SnapshotReader:
             wanted += ("stats",)
         adds = self._snapshot.files(columns=wanted, predicate=pruning)
         has_vector = pc.is_valid(adds["deletionVector"])
+        # Two scans, so that the join with deletion vectors doesn't slow down the other files.
         parts = [
             self._rows(files, tracked, metadata_columns)
             for files in (adds.filter(pc.invert(has_vector)), adds.filter(has_vector))
