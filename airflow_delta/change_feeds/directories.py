@@ -4,10 +4,6 @@ Each range is a subdirectory (`range_directory`) named like a partition, so that
 whole target get a column ``change_versions``. A complete range contains the file `MARKER`. A range
 without it was left by a killed run, or is still being copied.
 
-Nothing prevents two concurrent runs. So the marker lists the files of its run, which have unique
-names. If a directory has other files, one of the two runs deletes its own again
-(`airflow_delta.spark.changes.feed`). Markers of earlier releases have no list; they are trusted.
-
 No PySpark here, see `airflow_delta.change_feeds.request`.
 """
 
@@ -170,11 +166,14 @@ def check_listed(
 ) -> None:
     """Check that a complete range has the files that its marker lists, and no others.
 
+    Nothing prevents two concurrent runs, but the names of the files are unique to a run. If a directory has
+    others, one of the two runs deletes its own again (`airflow_delta.spark.changes.feed`).
+
     Raises:
         CommitConflictError: another run is writing the same range, or was killed while it did.
     """
     listed = marker.get("files")
-    if listed is None or listed == sizes:
+    if listed is None or listed == sizes:  # markers of earlier releases have no list
         return
     lost = sorted(name for name, size in listed.items() if sizes.get(name) != size)
     others = sorted(sizes.keys() - listed.keys())

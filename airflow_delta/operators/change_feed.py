@@ -44,9 +44,8 @@ class ChangeFeedOperator(TableTask):
 
     The table must have ``delta.enableChangeDataFeed``. A run processes the versions after the last
     processed one, up to the newest; if there are none, the task is skipped. The target records
-    which versions it has. The last processed version is also in the state store of the asset
-    ``airflow_delta_change_feeds``, which is an inlet of each such task; without a target it is only
-    there. ::
+    which versions it has, and Airflow's state of the asset ``airflow_delta_change_feeds``, an inlet
+    of each such task, records the last one. ::
 
         feed = ChangeFeedOperator(
             task_id="feed", table_uri="s3://lake/sales", target_uri="s3://lake/sales_changes"
@@ -55,13 +54,10 @@ class ChangeFeedOperator(TableTask):
     Without a target the task only returns which versions are new, for tasks that read the changes
     themselves (``airflow_delta.spark.read_changes``).
 
-    The first try of a run that finds readable changes decides on the versions. Retries take the
-    same versions, and so does the task after it was cleared. There are two exceptions:
-    ``start_version`` or ``end_version`` was changed; or another run has appended the first of the
-    versions, then the rest is taken. Changes that the target has aren't appended again. If a run
-    fails, the next run takes its versions, whatever its date, and the failed one has nothing left
-    to do when it is cleared later. It is an error if the table was put back to an earlier state,
-    for example from a backup.
+    The first try of a run that finds readable changes decides on the versions, also for retries and
+    the cleared task. Changes that the target has aren't appended again. If a run fails, the next run
+    takes its versions. docs/how-to/read-changes.md has the exceptions. It is an error if the table
+    was put back to an earlier state, for example from a backup.
 
     Let only one try be active at a time, with ``max_active_tis_per_dag=1``; ``max_active_runs=1`` doesn't
     count the runs of backfills. A table may occur only once among mapped tasks.
@@ -71,9 +67,7 @@ class ChangeFeedOperator(TableTask):
     the changes). With a target it also has ``target_uri``, ``target_version`` (None unless the
     target is a Delta table), ``appended`` (False if the target had the changes already),
     ``num_changes`` and ``counts`` by kind of change (both None if a Delta target had the changes
-    already).
-
-    Spark is started only if there is something to append.
+    already). Spark is started only if there is something to append.
 
     :param table_uri: the table's path or URI. (templated)
     :param target_uri: the target to which the changes are appended; None: none. (templated)

@@ -56,9 +56,9 @@ class TimeTravelSnapshotOperator(TableTask):
     With ``version="triggering_event"`` there is also ``after_version``: the versions after it, up to
     ``version``, started the run, by one event or several. It is None if no event has it.
 
-    A retry, or the cleared task, pins the same version as the first try of the DAG run. If an
-    earlier try has committed a Delta copy of that version, it isn't made again. A Delta copy is a
-    clone, a table of its own; another version later copies only the files that the clone lacks.
+    A retry, or the cleared task, pins the same version as the first try of the DAG run, and doesn't
+    repeat a committed copy. A copy in Delta format is a clone; later copies to it add only the files
+    that it lacks.
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to pin; ``triggering_event`` for the version of the asset event that has

@@ -54,9 +54,9 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
         backup. Versions are counted anew: ``after_version`` is -1.
 
     Each version is in at least one event, and may be in several after a crash. The watch begins at the
-    version that is the newest at the first check; if there is no table yet, it waits for it,
-    and reports all versions. Errors are logged and never become events; the poll goes on after a pause,
-    which grows up to a quarter of an hour. Connections are looked up again after each error.
+    version that is the newest at the first check; if there is no table yet, it reports all versions. Errors
+    are logged and never become events; the poll goes on after a pause of up to a quarter of an hour, with
+    the connections as they are then.
 
     The arguments aren't templated, and contain no secrets. Another filter is another watch, which begins
     where the watches of this table and asset have been.

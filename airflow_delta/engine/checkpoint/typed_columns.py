@@ -1,13 +1,10 @@
 """The typed columns of adds: ``stats_parsed`` and ``partitionValues_parsed``.
 
-PROTOCOL.md, "Checkpoints": if the property ``delta.checkpoint.writeStatsAsStruct`` is true, a
-table's checkpoints have both columns (the latter if the table is partitioned), named and typed by
-the physical schema. The statistics are also stored as text unless
-``delta.checkpoint.writeStatsAsJson`` is false; ``partitionValues`` always stays.
+If the property ``delta.checkpoint.writeStatsAsStruct`` is true, a table's checkpoints have both columns (the
+latter if the table is partitioned), named and typed by the physical schema. The statistics are also stored
+as text unless ``delta.checkpoint.writeStatsAsJson`` is false; ``partitionValues`` always stays.
 
-``stats_parsed`` has only the columns that get statistics by the table's properties
-(``delta.dataSkippingStatsColumns``, ``delta.dataSkippingNumIndexedCols``). A table may have
-thousands of columns and statistics of a few; the others would be empty, and cost time and memory.
+Spec: PROTOCOL.md, "Checkpoints".
 """
 
 from __future__ import annotations
@@ -86,6 +83,8 @@ def typed_columns(protocol: Protocol, metadata: Metadata, *, table: str) -> Type
         raise InvalidTableError(error.message, table=table) from error
     partitions = {name: field.data_type for name, field in fields.items()}
     data = StructType(tuple(f for f in schema if f.name not in metadata.partition_columns))
+    # Only the columns that get statistics. A table may have thousands of others, which would be empty, and
+    # cost time and memory.
     columns = properties.data_skipping_num_indexed_cols
     listed = properties.data_skipping_stats_columns
     if listed is not None:

@@ -1,10 +1,8 @@
 """The known ``delta.*`` properties, and which of them users may set.
 
-Names that begin with ``delta.`` belong to the protocol and its implementations. An unknown one is a typo,
-which would silently have no effect. So the engine refuses it, as the reference implementations do. The case
-of names, and of values that are one of a few words, doesn't matter to users. They are stored in the case of
-the tables below, because some implementations ignore ``TRUE``, and would delete from an append-only table.
-All other names are free for users.
+Names that begin with ``delta.`` belong to the protocol and its implementations. The engine refuses unknown
+ones, as the reference implementations do: a typo would silently have no effect. All other names are free for
+users. The case of names, and of values that are one of a few words, doesn't matter to users.
 
 PROTOCOL.md, "Change Metadata", and the section of each feature. The other properties are those of the
 reference implementation and of its vendor's platform, which a table may use.
@@ -191,6 +189,8 @@ def canonical_name(key: str, *, table: str) -> str:
 
 def canonical_value(name: str, value: str) -> str:
     """A property's value as it is stored: in the protocol's case, if it is one of a few words.
+
+    Some implementations ignore ``TRUE``, and would delete from an append-only table.
 
     Args:
         name: the property's name, as it is stored.

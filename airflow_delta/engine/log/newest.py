@@ -1,12 +1,10 @@
 """Find the latest version of a table with few requests.
 
-A caller that polls knows the version that it saw last. Versions have no gaps, so one request for
-the next commit shows whether there is a newer version; that is cheaper than any listing. If the
-caller lags so far behind that a cleanup has deleted the next commit, it would never see a new
-version. Such a caller passes ``confirm``.
+A caller that polls knows the version that it saw last. Versions have no gaps, so one request for the next
+commit shows whether there is a newer version, without a listing.
 
-Only a commit owner knows un-backfilled commits, so they aren't considered here; `proposed` finds
-out whether there can be any.
+Only a commit owner knows un-backfilled commits, so they aren't considered here; `proposed` finds out whether
+there can be any.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Last Checkpoint File".
 """
@@ -40,7 +38,8 @@ def find_latest_version(
         known: a version that exists or has existed. Later commits are looked up by name.
         confirm: if nothing new is found, check that ``known`` itself still exists (one more
             request), and list the log if it doesn't. A caller that polls should do so now and then,
-            and whenever it has slept for longer than logs are retained.
+            and whenever it has slept for longer than logs are retained: if a cleanup has deleted
+            the next commit, it would never see a new version.
 
     Raises:
         TableNotFoundError: there is no log.

@@ -2,12 +2,8 @@
 
 A task that is tried again doesn't know whether its first try has committed. So it gives its commit a
 transaction identifier (PROTOCOL.md, "Transaction Identifiers"): the name of an application, and a number
-that is the same for each try. A later try finds the identifier in the log, and so the commit.
-
-`TransactionSearch` searches the commits as far back as the log keeps them, and only if it has to. Only an
-equal number counts as a repetition, because tasks that run for older dates commit with smaller numbers. If
-another try commits after the search, that is a conflict, since the transaction has read the application's
-identifier. After any conflict the search is repeated.
+that is the same for each try. A later try finds the identifier in the log, and so the commit
+(`TransactionSearch`).
 """
 
 from __future__ import annotations
@@ -97,6 +93,8 @@ def earlier_commit(
     ascending: bool = False,
 ) -> CommitResult | None:
     """The commit with a transaction identifier, as ``repeated``; None if there is none.
+
+    Only an equal number counts, because tasks that run for older dates commit with smaller ones.
 
     Args:
         newest: the newest version of the table.

@@ -2,12 +2,10 @@
 
 Spark stores such a column as a ``string``, with its declared type in the metadata, even if the
 ``CHAR`` is nested: ``"__CHAR_VARCHAR_TYPE_STRING": "struct<code:char(5)>"``. Files contain the
-texts as they were given. Like Spark, we pad short ``CHAR`` texts with spaces when we read them,
-unless the session has ``spark.sql.readSideCharPadding`` off or
-``spark.sql.legacy.charVarcharAsString`` on. The DataFrame's columns keep the metadata, so that
-Spark also pads the texts with which they are compared.
+texts as they were given.
 
-Both types limit the length of what is written (`overlong_texts`).
+* `padded_column` pads short ``CHAR`` texts with spaces when they are read, as Spark does.
+* `overlong_texts` finds texts that are longer than their type allows when they are written.
 """
 
 from __future__ import annotations
@@ -36,6 +34,9 @@ def has_char(metadata: Any) -> bool:
 
 def padded_column(spark: SparkSession, column: Column, field: StructField) -> Column:
     """Pad a column of a table as Spark does, and name it.
+
+    It keeps the metadata, so that Spark also pads the texts with which it is compared. It isn't padded if the
+    session has ``spark.sql.readSideCharPadding`` off or ``spark.sql.legacy.charVarcharAsString`` on.
 
     Args:
         spark: the session, whose settings decide about padding.

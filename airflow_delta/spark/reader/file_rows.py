@@ -2,9 +2,8 @@
 
 A broadcast table with a row per file has what the files don't contain: partition values, deletion
 vectors and other values that are the same for all rows of a file. Rows are joined to it by the
-number of their file. Spark offers no such number, so we pass it as the file's modification time in
-the list of files (`file_list`), and read it back from ``_metadata.file_modification_time``. Spark
-looks up contiguous numbers in an array, many times faster than it joins on a long path.
+number of their file: Spark looks up contiguous numbers in an array, many times faster than it joins
+on a long path.
 
 The columns have names that no column of the table can have:
 
@@ -15,8 +14,6 @@ The columns have names that no column of the table can have:
 ``file``           the file's URI, encoded, with the scheme of Spark's connector
 ``file_size``      the file's size in bytes according to the log
 =================  ====================================================================================
-
-The stored columns aren't in a struct, because Spark would build it for every row.
 """
 
 from __future__ import annotations
@@ -82,6 +79,7 @@ def file_rows(
         spark,
         uris,
         sizes=sizes,
+        # Spark offers no number of a file. So it is the file's modification time in the list of files.
         modified_ms=pa.array(np.arange(len(uris))),
         schema=schema,
         table=table,
@@ -91,6 +89,7 @@ def file_rows(
     # Not the column `_metadata`: the table may have one of that name.
     metadata = scan.metadataColumn("_metadata")
     columns = [
+        # Not in a struct, which Spark would build for every row.
         *(scan[quoted(name)].alias(_stored(name)) for name in schema.names),
         _number(metadata, len(uris)).alias(FILE_NUMBER),
         metadata["file_path"].alias("file"),

@@ -2,9 +2,7 @@
 
 The engine and Spark use different clients for the same store. A job gets its storage options in the
 environment, and sets the properties in its driver; Spark sends them to executors with its jobs. So
-secrets are never on a command line or in Spark's own configuration, which others can see. (Spark's
-user interface and event log show Hadoop's properties as they are when a session starts, and when a
-file or jar is added, which jobs never do.)
+secrets are never on a command line or in Spark's own configuration, which others can see.
 
 ====================  ============================================================================
 ``s3://``, ``s3a://`` keys and session token, unsigned requests, region, endpoint and its style
@@ -61,7 +59,9 @@ def hadoop_settings(uri: str, storage_options: Mapping[str, str]) -> dict[str, s
 def configure_hadoop(spark: SparkSession, settings: Mapping[str, str]) -> None:
     """Set Hadoop properties for all later reads and writes of a session.
 
-    A property that Spark's configuration sets as ``spark.hadoop.<property>`` isn't changed.
+    A property that Spark's configuration sets as ``spark.hadoop.<property>`` isn't changed. Spark's user
+    interface and event log show Hadoop's properties as they are when a session starts, and when a file or
+    jar is added, which jobs never do.
     """
     context = spark.sparkContext
     given = context.getConf()

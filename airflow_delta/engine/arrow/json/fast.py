@@ -3,11 +3,6 @@
 `read_columns` gives the reader the exact `ActionShape`, and makes it fail on all other fields. So a success
 means that no key of a map and no second action in a line is lost. After a failure `ActionShape.learn` adds
 the fields and map keys of the failed lines, and the caller tries again; or it reads the lines by `exact`.
-
-The caller ensures what a success doesn't prove: that the text is UTF-8, and that each line starts with
-``{"add":`` or ``{"remove":`` and ends with ``}``. The reader accepts two objects on a line, and an object
-over two lines. But no unfinished object ends a line with ``}`` and starts the next one with ``{``. So if
-there are as many rows as lines, each line is one object.
 """
 
 # pyarrow can infer the shape, too, but deep nesting crashes it then.
@@ -96,7 +91,8 @@ def read_columns(
     """Read file actions as Arrow arrays, in the order of the fields; None if that can't be exact.
 
     Args:
-        text: whole lines in UTF-8, each of which starts with the shape's kind and ends with ``}``.
+        text: whole lines in UTF-8, each of which starts with ``{"add":`` or ``{"remove":``, as is the kind of
+            the shape, and ends with ``}``. A success doesn't prove that.
         shape: the fields and map keys that the actions may have.
         rows: the number of lines.
         fields: the wanted columns and their types.
@@ -105,6 +101,8 @@ def read_columns(
         actions = _read_structs(text, shape.schema)
     except pa.ArrowInvalid:
         return None
+    # The reader accepts two objects on a line, and an object over two lines. But no unfinished object ends a
+    # line with } and starts the next one with {. So with as many rows as lines, each line is one object.
     if len(actions) != rows or actions.null_count:
         return None
     columns = []

@@ -1,13 +1,11 @@
 """Spare the files that commits bring back while a vacuum deletes.
 
-A plan knows what the table needs at one version. Commits made after it mostly write new files, which are
-too young for the plan. But a commit may also bring back files that were removed long ago, above all a
-restore.
+A commit that is made after the plan may bring back files that were removed long ago, above all a restore.
+`Deletions` reads the new commits before each batch, and takes the files that they add out of the batch.
 
-`Deletions` reads the new commits before each batch and takes the files that they add out of the batch. A
-commit may still come between that look and the deletion. If it does, the look after the last batch finds
-the loss; if it comes even later, the restore itself finds it, since it looks for its files after its commit
-(``restore/missing_files.py``). So one of the two always reports the loss.
+A commit may still come between that look and the deletion. Then the look after the last batch reports the
+loss. If the commit comes even later, the restore reports it, since it looks for its files after its commit
+(``restore/missing_files.py``).
 """
 
 from __future__ import annotations
