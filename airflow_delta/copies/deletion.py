@@ -8,7 +8,8 @@
 5. Delete the log first, so that the copy is no table any more, then the data, the marker, and the
    list file.
 
-If a deletion is killed, a later call continues with its list, once its lease is over, after the same checks.
+If a deletion is killed, a later call continues with its list, once its lease is over, after the same
+checks.
 
 No PySpark here.
 """

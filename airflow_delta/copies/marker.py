@@ -7,15 +7,8 @@ It is a JSON object in the file `MARKER` at the top of the copy. Readers skip it
      "made_at": "2026-01-31T12:00:00.000Z",
      "expires_at": "2026-02-07T12:00:00.000Z", "target_id": "77ce…", "committed_version": 3}
 
-``target_uri`` is the location where the copy was made; it differs in a copy of the copy.
-``num_rows`` and ``expires_at`` may be null; a copy without ``expires_at`` never expires. A Delta
-copy also has ``target_id`` and ``committed_version``, its own table id and the version of its
-commit: if somebody empties the location by hand and leaves the marker, it doesn't apply to the next
-table there.
-
-The URIs are written without user names and passwords.
-
-Markers of earlier releases contain only the table's URI and id, the version and the rows.
+`CopyMarker` describes the fields. Markers of earlier releases contain only the table's URI and id, the
+version and the rows.
 
 No PySpark here: operators without Spark delete copies.
 """
@@ -42,19 +35,21 @@ MARKER = "_airflow_delta_copy.json"
 
 @dataclass(frozen=True, slots=True)
 class CopyMarker:
-    """The marker of a copy.
+    """The marker of a copy. Its URIs are written without user names and passwords.
 
     Attributes:
         table_uri: the URI of the source table.
         table_id: its id, which it keeps when it is moved.
         version: the version that was copied.
-        target_uri: the absolute location of the copy; None for copies of earlier releases.
+        target_uri: the absolute location where the copy was made, which differs in a copy of the copy; None
+            for copies of earlier releases.
         format: one of `airflow_delta.copies.formats.FORMATS`.
         num_rows: the number of rows; None if it is unknown.
         num_files: the number of files; None for copies of earlier releases.
         made_at_ms: when it was made, in epoch ms; None for copies of earlier releases.
         expires_at_ms: when it may be deleted, in epoch ms; None: never.
-        target_id: for a Delta copy, the table id of the target.
+        target_id: for a Delta copy, the table id of the target. If somebody empties the location by hand
+            and leaves the marker, it doesn't apply to the next table there.
         committed_version: for a Delta copy, the version of the target that is the copy.
     """
 

@@ -7,8 +7,7 @@ shows two things:
 * **What the target is a copy of.** A copy replaces only an earlier copy of the same table; see
   `airflow_delta.spark.copy.copies`.
 * **Which version a commit has copied.** A retry finds the commit of an earlier try by the identity
-  of its task. A cleared task may copy another version with the same identity, so the version is
-  compared as well.
+  of its task, and compares this version with its own (`load_earlier_copy`).
 
 The marker of a Delta copy is written after the commit. If a run is killed in between, its retry writes it.
 

@@ -21,9 +21,9 @@ _LOST_SECONDS = 600.0
 class BoundedCall(Generic[_ResultT]):
     """Calls a function in a thread of its own, one call at a time.
 
-    A caller waits no longer than its limit, but the call goes on. Later callers wait for the same call. So a
-    function that hangs takes one thread in ten minutes, however often it is called. A new call starts after
-    ten minutes, and in a forked process, which doesn't have the thread.
+    A caller waits no longer than its limit, but the call goes on. Later callers wait for the same call. So
+    a function that hangs takes one thread in ten minutes, however often it is called. A new call starts
+    after ten minutes, and in a forked process, which doesn't have the thread.
 
     :param function: the function.
     """

@@ -18,8 +18,8 @@ __all__ = ["Renew", "open_amazon", "open_azure", "open_google"]
 
 Renew = Callable[[], dict[str, Any]]
 
-# The client requests new credentials when five minutes are left. botocore renews credentials that have ten minutes left,
-# so those that it returns are valid for so long, or never expire.
+# The client requests new credentials when five minutes are left. botocore renews credentials that have ten
+# minutes left, so those that it returns are valid for so long, or never expire.
 _VALID_AT_LEAST = timedelta(minutes=10)
 _AZURE_SCOPE = "https://storage.azure.com/.default"
 

@@ -1,9 +1,9 @@
 """Put a checkpoint under a name that other writers may use, and recognise one's own file.
 
-A checkpoint with the classic name is created only if there is none: otherwise a file could be replaced while
-somebody reads it. A client that gets no answer to its put sends it again, and then gets the error that the
-file exists. In this case the existing file is compared with what was written. If another writer has written
-the same bytes, the file is taken for one's own, which does no harm.
+A checkpoint with the classic name is created only if there is none: otherwise a file could be replaced
+while somebody reads it. A client that gets no answer to its put sends it again, and then gets the error
+that the file exists. In this case the existing file is compared with what was written. If another writer
+has written the same bytes, the file is taken for one's own, which does no harm.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The typed columns of adds: ``stats_parsed`` and ``partitionValues_parsed``.
 
-If the property ``delta.checkpoint.writeStatsAsStruct`` is true, a table's checkpoints have both columns (the
-latter if the table is partitioned), named and typed by the physical schema. The statistics are also stored
-as text unless ``delta.checkpoint.writeStatsAsJson`` is false; ``partitionValues`` always stays.
+If the property ``delta.checkpoint.writeStatsAsStruct`` is true, a table's checkpoints have both columns
+(the latter if the table is partitioned), named and typed by the physical schema. The statistics are also
+stored as text unless ``delta.checkpoint.writeStatsAsJson`` is false; ``partitionValues`` always stays.
 
 Spec: PROTOCOL.md, "Checkpoints".
 """

@@ -1,8 +1,8 @@
 """The known ``delta.*`` properties, and which of them users may set.
 
 Names that begin with ``delta.`` belong to the protocol and its implementations. The engine refuses unknown
-ones, as the reference implementations do: a typo would silently have no effect. All other names are free for
-users. The case of names, and of values that are one of a few words, doesn't matter to users.
+ones, as the reference implementations do: a typo would silently have no effect. All other names are free
+for users. The case of names, and of values that are one of a few words, doesn't matter to users.
 
 PROTOCOL.md, "Change Metadata", and the section of each feature. The other properties are those of the
 reference implementation and of its vendor's platform, which a table may use.

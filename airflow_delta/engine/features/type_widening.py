@@ -42,8 +42,8 @@ _WIDER: Mapping[DataType, frozenset[DataType]] = {
     DATE: frozenset({TIMESTAMP_NTZ}),
 }
 _INTEGER_DIGITS: Mapping[DataType, int] = {BYTE: 3, SHORT: 5, INTEGER: 10, LONG: 20}
-"""The digits before the point with which a decimal can hold all values of an integer type. The final rule is
-10 for the first three, but writers of the preview used these."""
+"""The digits before the point with which a decimal can hold all values of an integer type. The final rule
+is 10 for the first three, but writers of the preview used these."""
 
 
 def can_widen(old: DataType, new: DataType) -> bool:

@@ -3,8 +3,8 @@
 A caller that polls knows the version that it saw last. Versions have no gaps, so one request for the next
 commit shows whether there is a newer version, without a listing.
 
-Only a commit owner knows un-backfilled commits, so they aren't considered here; `proposed` finds out whether
-there can be any.
+Only a commit owner knows un-backfilled commits, so they aren't considered here; `proposed` finds out
+whether there can be any.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Last Checkpoint File".
 """

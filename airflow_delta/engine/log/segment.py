@@ -1,8 +1,8 @@
 """The log segment of a version: a checkpoint and the commits after it.
 
 * `load_segment` finds the files with as little listing as possible: from the checkpoint that
-  ``_last_checkpoint`` points to; for older versions backwards in windows; and from the start of the log only
-  if neither helps.
+  ``_last_checkpoint`` points to; for older versions backwards in windows; and from the start of the log
+  only if neither helps.
 * `build_segment` chooses the files, without I/O. It refuses a log with a gap after the checkpoint, with a
   commit of zero bytes, or with neither version 0 nor a checkpoint.
 

@@ -192,9 +192,9 @@ class KeyHasher:
     def _of_chunk(self, keys: pa.Array) -> KeyHashes:
         """The hashes of some keys.
 
-        A key is a row of 32-bit numbers, including its length. Each is multiplied with its own random 64-bit
-        number. The upper half of their sum plus one more random number is a hash of 32 bits. Four of these,
-        with independent random numbers, make the 128 bits.
+        A key is a row of 32-bit numbers, including its length. Each is multiplied with its own random
+        64-bit number. The upper half of their sum plus one more random number is a hash of 32 bits. Four of
+        these, with independent random numbers, make the 128 bits.
         """
         if not len(keys):
             return KeyHashes.concat([])

@@ -5,11 +5,9 @@
 3. Rename the new copy to the target, and check that no other run wrote there.
 4. Delete the old copy. If step 2 or 3 fails, rename it back.
 
-An object store renames by copying file by file, in any order. A run that is killed meanwhile leaves
-some files of the old or the new copy at the target, perhaps without the marker. The next copy
-repairs that, except that it refuses to replace files without a marker. ``.unfinished-*``
-directories may be deleted at any time, and ``.replaced-*`` ones once there is a copy at the target.
-docs/how-to/copy-a-version.md says more.
+An object store renames by copying file by file, in any order. A run that is killed meanwhile leaves some
+files of the old or the new copy at the target. The next copy repairs that, unless the marker is missing.
+docs/how-to/copy-a-version.md says which directories may be deleted then.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ def has_char(metadata: Any) -> bool:
 def padded_column(spark: SparkSession, column: Column, field: StructField) -> Column:
     """Pad a column of a table as Spark does, and name it.
 
-    It keeps the metadata, so that Spark also pads the texts with which it is compared. It isn't padded if the
-    session has ``spark.sql.readSideCharPadding`` off or ``spark.sql.legacy.charVarcharAsString`` on.
+    It keeps the metadata, so that Spark also pads the texts with which it is compared. It isn't padded if
+    the session has ``spark.sql.readSideCharPadding`` off or ``spark.sql.legacy.charVarcharAsString`` on.
 
     Args:
         spark: the session, whose settings decide about padding.

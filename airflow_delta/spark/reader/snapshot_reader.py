@@ -1,8 +1,8 @@
 """Build DataFrames with the rows of one version.
 
 Spark's own reader reads the data files. Values that aren't in the files, such as partition values from the
-log, are joined to their rows (`file_rows`). Tables without partitions and deletion vectors need no join, and
-are as fast as plain Parquet.
+log, are joined to their rows (`file_rows`). Tables without partitions and deletion vectors need no join,
+and are as fast as plain Parquet.
 
 A column that a file lacks is null. Columns of a file that the schema lacks, such as ``_change_type``, are
 ignored. All columns are nullable, as in every file source of Spark.

@@ -91,8 +91,8 @@ def read_columns(
     """Read file actions as Arrow arrays, in the order of the fields; None if that can't be exact.
 
     Args:
-        text: whole lines in UTF-8, each of which starts with ``{"add":`` or ``{"remove":``, as is the kind of
-            the shape, and ends with ``}``. A success doesn't prove that.
+        text: whole lines in UTF-8, each of which starts with ``{"add":`` or ``{"remove":``, as is the kind
+            of the shape, and ends with ``}``. A success doesn't prove that.
         shape: the fields and map keys that the actions may have.
         rows: the number of lines.
         fields: the wanted columns and their types.
@@ -101,8 +101,8 @@ def read_columns(
         actions = _read_structs(text, shape.schema)
     except pa.ArrowInvalid:
         return None
-    # The reader accepts two objects on a line, and an object over two lines. But no unfinished object ends a
-    # line with } and starts the next one with {. So with as many rows as lines, each line is one object.
+    # The reader accepts two objects on a line, and an object over two lines. But no unfinished object ends
+    # a line with } and starts the next one with {. So with as many rows as lines, each line is one object.
     if len(actions) != rows or actions.null_count:
         return None
     columns = []

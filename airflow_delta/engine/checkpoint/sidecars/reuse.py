@@ -1,14 +1,14 @@
 """Decide which sidecars of the previous checkpoint still hold, and which rows of the others are gone.
 
 A row of a sidecar is gone if a commit after the checkpoint mentions its file; a remove is also gone once it
-has expired. A sidecar holds if none of its rows is gone, and if it stores statistics in the columns that the
-table requires now (edge case C6). To find out, as little as possible is read:
+has expired. A sidecar holds if none of its rows is gone, and if it stores statistics in the columns that
+the table requires now (edge case C6). To find out, as little as possible is read:
 
 1. **nothing**, if the tags (`sidecars.tags`) are enough: their path ranges exclude all keys of the commits,
    and no remove has expired; or everything has expired;
 2. **the paths** of a sidecar, if keys lie in its ranges;
-3. **the keys** (and deletion timestamps), if a path was found, or if the tags are incomplete, as in sidecars
-   of other writers. The new checkpoint adds the tags.
+3. **the keys** (and deletion timestamps), if a path was found, or if the tags are incomplete, as in
+   sidecars of other writers. The new checkpoint adds the tags.
 """
 
 from __future__ import annotations

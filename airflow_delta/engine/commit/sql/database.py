@@ -1,8 +1,8 @@
 """`SqlDatabase`: executes the steps of a `SqlCommitStore` in SQLite or PostgreSQL.
 
 A step is one statement in autocommit. So no transaction, and no lock, is open while a client waits for the
-network, and a client that freezes holds up nobody. Only on SQLite, which has no network, a step that changes
-two tables is a transaction (`SqlDatabase.execute_both`).
+network, and a client that freezes holds up nobody. Only on SQLite, which has no network, a step that
+changes two tables is a transaction (`SqlDatabase.execute_both`).
 
 Connections are pooled, with one pool for each process. If a pooled connection turns out to be broken, for
 example because the server was restarted, the step is repeated on a new one, unless it must not run twice.

@@ -1,16 +1,14 @@
 """Execute the plan of a metadata cleanup, in an order in which a crash does no damage.
 
-First the checkpoint that the log will begin with must still be the one that the plan has read. If
-``_last_checkpoint`` points below it, it is rewritten, since some readers fail on a dangling hint. Then
-these are deleted:
+First the checkpoint that the log will begin with is checked, and the hint is renewed. Then these are
+deleted:
 
 1. commits, ascending, then their checksums and compactions: after a crash the remaining old versions may or
    may not be readable, but nothing newer depends on them;
 2. checkpoints, after the commits that they hide (checkpoint-protection.md, rule d);
 3. un-backfilled commits, sidecars, and what else is left over.
 
-The next plan finds what a crash has left. A store may delete the files of one call in any order, so each
-step makes its own calls.
+The next plan finds what a crash has left.
 """
 
 from __future__ import annotations
@@ -92,6 +90,7 @@ def execute_metadata_cleanup(storage: Storage, plan: MetadataCleanupPlan) -> Met
         return MetadataCleanupResult(plan, 0)
     renewed = _renew_hint(storage, plan.begins_with)
     deleted = spared = 0
+    # A store may delete the files of one call in any order, so each group gets calls of its own.
     for group in plan.deletes:
         paths = group.paths
         if group.kind == "sidecars" and plan.sidecars is not None:
@@ -108,7 +107,10 @@ def _delete(storage: Storage, paths: Sequence[str]) -> None:
 
 
 def _renew_hint(storage: Storage, checkpoint: Checkpoint) -> bool:
-    """Check that a checkpoint is still as it was read, and rewrite a hint that points below it."""
+    """Check that a checkpoint is still as it was read, and rewrite a hint that points below it.
+
+    Some readers fail on a hint to a checkpoint that doesn't exist.
+    """
     version = checkpoint.version
     if checkpoint not in list_log(storage, start=version, end=version).checkpoints:
         raise ObjectNotFoundError(

@@ -229,8 +229,9 @@ def _are_worthwhile(
 ) -> BoolVector:
     """Which bins are worth rewriting.
 
-    A bin with many deleted rows is. Any other isn't if it has a single file, or if earlier runs have written
-    all its files for the same target size: otherwise every run would rewrite the last files of a partition.
+    A bin of which a file has many deleted rows is worth it. Any other isn't if it has a single file, or if
+    earlier runs have written all its files for the same target size: otherwise every run would rewrite the
+    last files of a partition.
     """
     counts = np.diff(bins.starts)
     is_finished = _are_finished(live, settings)

@@ -9,8 +9,6 @@ One file may have several names, and a store lists one of them:
 
 So if a needed file isn't listed under its own name, every candidate with the same last segment stays,
 compared without case and in one normal form. Data files are named by UUIDs, so hardly any other file stays.
-Without a full listing most needed files aren't among the candidates; then `may_be_aliases` compares whole
-paths.
 """
 
 from __future__ import annotations
@@ -66,6 +64,7 @@ def may_be_aliases(
     names = fold_names(candidates)
     near = needed.near.filter(pc.is_in(fold_names(needed.near), value_set=names))
     if listed is None:
+        # Most needed files aren't among the candidates then, so whole paths are compared.
         return pc.is_in(fold_case(candidates), value_set=fold_case(near))
     far = needed.far.filter(pc.is_in(fold_names(needed.far), value_set=names))
     lost = fold_names(_find_unlisted(near, far, listed))
