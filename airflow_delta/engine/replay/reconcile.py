@@ -120,7 +120,7 @@ def reconcile_commits(
     wins[newest_mentions(codes, positions)] = True
     rows = contradictions(codes, values_of(actions, VERSION))
     if len(rows):
-        # Such a compaction isn't the reconciliation of its commits, which can be read instead.
+        # A compaction that contradicts itself is refused: its commits can be read instead.
         check_contradictions(actions, rows, table=table, compactions=compactions)
         # Only a warning about a commit: an error would make tables unreadable that other engines read.
         warn_of_contradiction(actions, int(rows[0]), table=table)
