@@ -22,8 +22,8 @@ class BoundedCall(Generic[_ResultT]):
     """Calls a function in a thread of its own, one call at a time.
 
     A caller waits no longer than its limit, but the call goes on. Later callers wait for the same call. So
-    a function that hangs takes one thread in ten minutes, however often it is called. A new call starts
-    after ten minutes, and in a forked process, which doesn't have the thread.
+    a function that hangs takes one thread in ten minutes, however often it is called. A call that hangs is
+    replaced by a new one after ten minutes, and in a forked process, which doesn't have its thread.
 
     :param function: the function.
     """

@@ -47,7 +47,8 @@ class MergeOperator(RowSourceTask):
     A clause is a dictionary with ``when`` (``matched``, ``not_matched`` for rows of the source, or
     ``not_matched_by_source`` for rows of the table), ``then`` (``update``, ``delete`` or ``insert``), and
     perhaps ``condition`` (SQL) and ``values``: new values by column, each SQL, a number, a boolean or None.
-    Of the clauses for a row the first one whose condition is true applies. See `airflow_delta.spark.merge`.
+    Without ``values`` each column gets the value of the source's column of its name. Of the clauses for a
+    row the first one whose condition is true applies. See `airflow_delta.spark.merge`.
 
     A row of the table that matches several rows of the source fails the task without retries. The commit
     contains the transaction identifier of the task in its DAG run. A retry, or the cleared task, finds this
