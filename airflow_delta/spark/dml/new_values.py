@@ -74,6 +74,7 @@ def assign(
     clause: str,
     keep: Sequence[str],
     old: StructType | None,
+    copies: bool = False,
 ) -> DataFrame:
     """Give rows their new values.
 
@@ -83,10 +84,11 @@ def assign(
         clauses: the clauses, by number, with values that were checked (`Assignments.check`).
         target: the table.
         clause: the column with the number of a row's clause; rows with another number get null in all
-            columns.
+            columns, or keep all their values with ``copies``.
         keep: further columns of ``rows`` to be kept.
         old: the table's columns that the rows have, which are the old values; None: the rows are new, and a
             column that isn't assigned gets its default, or null.
+        copies: see ``clause``; needs old values.
 
     Returns:
         The columns to be kept, and those of the table.
@@ -95,7 +97,7 @@ def assign(
         ConstraintViolationError: values of a type can't be stored. Facts: columns.
         InvalidTableError: an expression of the table is no text.
     """
-    assigner = _Assigner(clauses, target, clause)
+    assigner = _Assigner(clauses, target, clause, copies=copies)
     raw = rows.select(
         *(F.col(quoted(name)) for name in keep),
         *(
@@ -118,6 +120,7 @@ class _Assigner:
     clauses: Mapping[int, Assignments]
     target: WriteTarget
     clause: str
+    copies: bool
 
     def raw_values(self) -> Iterator[tuple[str, int, Column]]:
         """Every assigned value: a name for it, the number of its clause, and the column."""
@@ -140,14 +143,28 @@ class _Assigner:
             former = None
             if old is not None and (i := index_of.get(field.name)) is not None:
                 former = (F.col(f"{_OLD}{i}"), old.fields[i].data_type)
-            value = None
-            for number, assignments in self.clauses.items():
-                new = self._new_value(field, number, assignments, types, former)
-                applies = F.col(self.clause) == number
-                value = F.when(applies, new) if value is None else value.when(applies, new)
-            null = F.lit(None).cast(spark_type(field.data_type))
-            found.append((null if value is None else value).alias(field.name))
+            found.append(self._value(field, types, former).alias(field.name))
         return found
+
+    def _value(
+        self,
+        field: StructField,
+        types: Mapping[str, DataType],
+        former: tuple[Column, DataType] | None,
+    ) -> Column:
+        """The value of a column, whatever the clause of the row."""
+        other = F.lit(None).cast(spark_type(field.data_type))
+        if self.copies:
+            assert former is not None
+            other = Cast(self.target.table).column(*former, field.data_type, field.name)
+            if not any(assignments.assigns(field.name) for assignments in self.clauses.values()):
+                return other
+        value = None
+        for number, assignments in self.clauses.items():
+            new = self._new_value(field, number, assignments, types, former)
+            applies = F.col(self.clause) == number
+            value = F.when(applies, new) if value is None else value.when(applies, new)
+        return other if value is None else value.otherwise(other)
 
     def _new_value(
         self,

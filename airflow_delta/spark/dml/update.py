@@ -6,8 +6,9 @@
    (`assignments`, `new_versions`). They keep their row ids.
 3. Write change data files with the rows before and after, if the table keeps a feed.
 
-Spark stores the rows between the steps, because all three need all columns. Without a feed, and if the
-files are large, the rows are read again instead, at the locations that were found.
+Where files are rewritten and nothing else needs their rows, 2 is done in one pass (`rewritten_updates`).
+Otherwise Spark stores the rows between the steps, because all three need all columns. Without a feed, and
+if the files are large, the rows are read again instead, at the locations that were found.
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Change Data Files", "Row Tracking".
 """
@@ -37,6 +38,7 @@ from airflow_delta.spark.dml.new_values import (
 )
 from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
+from airflow_delta.spark.dml.rewritten_updates import RewrittenUpdate, updates_while_rewriting
 from airflow_delta.spark.dml.row_store import RowStore
 from airflow_delta.spark.reader.columns import frame_schema
 from airflow_delta.spark.reader.row_tracking import TrackedRows, tracked_rows
@@ -179,7 +181,15 @@ class _Update:
         assignments = self._assignments(target)
         chosen = choose_files(self.spark, target, self.condition)
         with NewFiles(self.table) as new_files, RowStore(target.table) as store:
-            removed, changes = self._stage(target, chosen, assignments, new_files, store)
+            if self.condition is not None and updates_while_rewriting(target):
+                rewriting = RewrittenUpdate(
+                    self.spark, self.table, target, self.condition, assignments
+                )
+                removed, changes = rewriting.stage(chosen, new_files), 0
+                num_updated = new_files.num_rows - removed.num_copied_rows
+            else:
+                removed, changes = self._stage(target, chosen, assignments, new_files, store)
+                num_updated = new_files.num_rows
             if not new_files.num_rows and self.txn is None:
                 return UpdateResult(target.version, written=False)
             whole = chosen.whole
@@ -195,14 +205,14 @@ class _Update:
                 "numDeletionVectorsRemoved": removed.num_vectors_removed,
                 "numDeletionVectorsUpdated": removed.num_vectors_updated,
                 "numAddedChangeFiles": changes,
-                "numUpdatedRows": new_files.num_rows,
+                "numUpdatedRows": num_updated,
                 "numCopiedRows": removed.num_copied_rows,
                 "executionTimeMs": round((time.monotonic() - started) * 1000),
             }
             version = commit_change(target, new_files, self.txn, metrics)
         return UpdateResult(
             version,
-            new_files.num_rows,
+            num_updated,
             removed.num_copied_rows,
             removed_files,
             metrics["numAddedFiles"],

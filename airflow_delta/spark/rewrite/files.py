@@ -11,29 +11,22 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import AddFile, DeltaTable, Snapshot
-from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.engine.data_files.footer_statistics import file_statistics
-from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.spark.reader.columns import FIELD_IDS
-from airflow_delta.spark.reader.data_files import (
-    DataFile,
-    list_data_files,
-    read_footer,
-    write_data_files,
-)
+from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
 from airflow_delta.spark.reader.file_rows import FILE_NUMBER
+from airflow_delta.spark.rewrite.row_counts import check_row_count, check_row_counts
 from airflow_delta.spark.rewrite.stored_rows import StoredRows
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.log_actions import live_files
@@ -116,12 +109,14 @@ class FileRewriter:
             self._write(self._rows(adds, deleted), directory, (self._number,))
             by_number: dict[int, list[AddFile]] = defaultdict(list)
             sources = list(live_files(adds))
+            counts = [0] * len(sources)
             # Python loops over files are fine: the footers of the batch are read anyway.
             for found in list_data_files(self._table.storage, directory):
                 if found.num_rows:
                     index = int(found.info.path.split("/")[1].partition("=")[2])
                     by_number[index].append(self._successor(sources[index], found))
-            self._check_counts(adds, deleted, by_number)
+                    counts[index] += found.num_rows
+            check_row_counts(self._table, adds, counts, deleted=deleted)
         return [Rewritten(file, tuple(by_number[index])) for index, file in enumerate(sources)]
 
     def rewrite_together(
@@ -149,7 +144,9 @@ class FileRewriter:
             # Spark may write a file for a task without rows.
             self._table.storage.delete([file.info.path for file in written if not file.num_rows])
             written = [file for file in written if file.num_rows]
-            self._check_count(adds, deleted, sum(file.num_rows for file in written))
+            check_row_count(
+                self._table, adds, sum(file.num_rows for file in written), deleted=deleted
+            )
         # A Python loop over the files of one write, whose footers were read.
         return [self._new_file(file, {}, None) for file in written]
 
@@ -216,65 +213,6 @@ class FileRewriter:
             stats=file_statistics(written.footer, layout.statistics),
             tags=kept if kept or tags is not None else None,
         )
-
-    def _check_counts(
-        self,
-        adds: pa.Table,
-        deleted: Mapping[int, BitMap64] | None,
-        written: Mapping[int, Sequence[AddFile]],
-    ) -> None:
-        """Check that the new files have exactly the rows that should stay, according to the log."""
-        expected = _expected_rows(adds, deleted)
-        texts = [[file.stats for file in written.get(index, ())] for index in range(len(expected))]
-        for path, count, stats in zip(adds["path"].to_pylist(), expected, texts, strict=True):
-            found = pc.sum(num_records(pa.chunked_array([stats], pa.string()))).as_py() or 0
-            if count is not None and found != count:
-                raise self._other_rows(path, found, count)
-
-    def _check_count(self, adds: pa.Table, deleted: Mapping[int, BitMap64], found: int) -> None:
-        """Check likewise that they have as many rows as should stay in all files together."""
-        known = _expected_rows(adds, deleted)
-        # A Python loop over the few files whose statistics don't have a count.
-        for index in (n for n, count in enumerate(known) if count is None):
-            known[index] = self._rows_that_stay(adds, deleted, index)
-        expected = sum(count or 0 for count in known)
-        if found == expected:
-            return
-        for index, path in enumerate(adds["path"].to_pylist()):
-            stay = self._rows_that_stay(adds, deleted, index)
-            if stay != known[index]:
-                raise self._other_rows(path, stay, known[index] or 0)
-        raise InvalidTableError(
-            f"the rows of {len(known)} files were rewritten: {found} of them, but {expected} should stay; "
-            "nothing was committed; check the files by DeltaTable.check",
-            table=self._snapshot.table,
-        )
-
-    def _rows_that_stay(self, adds: pa.Table, deleted: Mapping[int, BitMap64], index: int) -> int:
-        """The rows of a file that stay, by its footer."""
-        path, size = adds["path"][index].as_py(), adds["size"][index].as_py()
-        rows = read_footer(self._table, path, size).num_rows
-        return int(rows) - len(deleted.get(index, ()))
-
-    def _other_rows(self, path: str, found: int, expected: int) -> InvalidTableError:
-        return InvalidTableError(
-            f"the file {path!r} has {found} rows that aren't deleted, but according to its "
-            f"statistics and its deletion vector it has {expected}: nothing was committed; find out "
-            "what is wrong with the file",
-            table=self._snapshot.table,
-            path=path,
-        )
-
-
-def _expected_rows(adds: pa.Table, deleted: Mapping[int, BitMap64] | None) -> list[int | None]:
-    """The rows of each file that stay; None if its statistics don't say how many it has."""
-    if deleted is None:
-        left_out = pc.coalesce(pc.struct_field(adds["deletionVector"], "cardinality"), 0)
-    else:
-        counts = [len(deleted.get(index, ())) for index in range(adds.num_rows)]
-        left_out = pa.array(counts, pa.int64())
-    found: list[int | None] = pc.subtract(num_records(adds["stats"]), left_out).to_pylist()
-    return found
 
 
 @contextmanager

@@ -15,7 +15,7 @@ Conditions name the table's columns. They are resolved by the DataFrame to which
 
 Spec: PROTOCOL.md, "Column Invariants", "CHECK Constraints", "Generated Columns". The protocol doesn't have
 CHAR and VARCHAR, see `char_columns`. Delta Spark checks all rows that it writes, even rows that an UPDATE
-only copies.
+only copies; this engine doesn't check those.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ class AlignedRows:
         is_inserted: a further boolean column: whether the row is new, so that identities are made for it;
             None: all are.
         row_ids: a further column with the ids of rows that had one, null for others; None: all are new.
+        checked: whether a row must keep the rules of the table, by further columns; None: all rows must.
     """
 
     rows: DataFrame
@@ -50,6 +51,7 @@ class AlignedRows:
     made_identities: tuple[IdentityColumn, ...]
     is_inserted: str | None = None
     row_ids: str | None = None
+    checked: Column | None = None
 
 
 def align_rows(

@@ -10,6 +10,7 @@ V2".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -122,6 +123,8 @@ def write_aligned(
         *_partition_rules(target),
         *more_rules,
     )
+    if (only := aligned.checked) is not None:
+        rules = tuple(replace(rule, violated=only & rule.violated) for rule in rules)
     try:
         with storage_errors(table, "write"):
             write_data_files(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,13 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
+from airflow_delta.engine.errors import (
+    ConstraintViolationError,
+    InvalidArgumentError,
+    InvalidTableError,
+)
 from airflow_delta.engine.model.schema import INTEGER, LONG, STRING, StructField, StructType
-from airflow_delta.spark import read_changes, read_snapshot, update, write
+from airflow_delta.spark import delete, read_changes, read_snapshot, update, write
 from airflow_delta.spark.dml.row_store import RowStore
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 
@@ -45,22 +49,80 @@ def test_expressions_see_the_old_values(spark: SparkSession, tmp_path: Path) -> 
     assert {row[1] for row in rows_in(spark, tmp_path)} == {None}
 
 
+@pytest.mark.parametrize("partition_by", [(), ("p",)], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("properties", [{}, VECTORS], ids=["copies", "vectors"])
 def test_large_files_are_read_again(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     properties: Mapping[str, str],
+    partition_by: Sequence[str],
 ) -> None:
-    rows = spark.sql("SELECT id, id * 10 AS v FROM range(40)").repartition(3)
-    write(rows, str(tmp_path), properties=properties)
+    rows = spark.sql("SELECT id, id * 10 AS v, id % 2 AS p FROM range(40)").repartition(3)
+    write(rows, str(tmp_path), partition_by=partition_by, properties=properties)
     stored: list[Any] = []
     monkeypatch.setattr(RowStore, "store", lambda _, found: stored.append(found))
     monkeypatch.setattr(update_module, "_MOST_STORED_BYTES", 0)
     assert update(spark, str(tmp_path), {"v": "v + 1"}, "id % 8 = 3").num_updated_rows == 5
     assert not stored
-    expected = [(n, n * 10 + (n % 8 == 3)) for n in range(40)]
+    expected = [(n, n * 10 + (n % 8 == 3), n % 2) for n in range(40)]
     assert rows_in(spark, tmp_path) == sorted(expected, key=str)
+
+
+def _redefine(table: Path, configuration: Mapping[str, str], twice: str) -> None:
+    """Commit other properties and another generation expression, as a writer that reads no rows."""
+    log = table / "_delta_log"
+    actions = map(json.loads, (log / f"{0:020}.json").read_text().splitlines())
+    metadata = next(action["metaData"] for action in actions if "metaData" in action)
+    metadata["configuration"].update(configuration)
+    metadata["schemaString"] = metadata["schemaString"].replace("id * 2", twice)
+    action = json.dumps({"metaData": metadata})
+    (log / f"{DeltaTable(str(table)).latest_version() + 1:020}.json").write_text(action)
+
+
+def test_copied_rows_are_neither_checked_nor_computed_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    properties = {
+        "delta.feature.allowColumnDefaults": "supported",
+        "delta.constraints.old": "id > 0",
+    }
+    DeltaTable.create(str(tmp_path), GENERATED, properties=properties)
+    write(spark.sql("SELECT id, 'x' AS s FROM range(1, 6)").coalesce(1), str(tmp_path))
+    _redefine(tmp_path, {"delta.constraints.new": "id < 4"}, "id * 3")
+    result = update(spark, str(tmp_path), {"s": "'y'"}, "id = 2")
+    assert (result.num_updated_rows, result.num_copied_rows) == (1, 4)
+    expected = [(1, 2, "x"), (2, 6, "y"), (3, 6, "x"), (4, 8, "x"), (5, 10, "x")]
+    assert rows_in(spark, tmp_path) == expected
+    before = all_files(tmp_path)
+    with pytest.raises(ConstraintViolationError, match=r"constraint new.*: 1 row breaks"):
+        update(spark, str(tmp_path), {"s": "'y'"}, "id IN (3, 5)")
+    assert all_files(tmp_path) == before
+
+
+def test_files_with_vectors_in_a_table_without_them(spark: SparkSession, tmp_path: Path) -> None:
+    write(
+        spark.sql("SELECT id, 0 AS v FROM range(9)").repartition(3),
+        str(tmp_path),
+        properties=VECTORS,
+    )
+    delete(spark, str(tmp_path), "id IN (2, 5)")
+    DeltaTable(str(tmp_path)).alter.set_properties({"delta.enableDeletionVectors": "false"})
+    result = update(spark, str(tmp_path), {"v": "id"}, "id % 4 = 1")
+    assert result.num_updated_rows == 1
+    assert rows_in(spark, tmp_path) == [
+        (n, n if n == 1 else 0) for n in range(9) if n not in (2, 5)
+    ]
+
+
+def test_a_file_with_other_rows_than_the_log_says(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.sql("SELECT id, 0 AS v FROM range(9)").coalesce(1), str(tmp_path))
+    commit = tmp_path / "_delta_log" / f"{0:020}.json"
+    commit.write_text(commit.read_text().replace('numRecords\\":9', 'numRecords\\":8'))
+    before = all_files(tmp_path)
+    with pytest.raises(InvalidTableError, match=r"has 9 rows .* it has 8: nothing was committed"):
+        update(spark, str(tmp_path), {"v": 1}, "id % 4 = 1")
+    assert all_files(tmp_path) == before
 
 
 def test_members_of_structs(spark: SparkSession, tmp_path: Path) -> None:

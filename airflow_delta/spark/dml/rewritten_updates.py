@@ -1,0 +1,135 @@
+"""Update rows while their files are rewritten, so that each row is read and written once.
+
+1. Find the files with rows that meet the condition; this reads only the columns of the condition.
+2. Read all rows of these files, give those that meet the condition their new values, and write all of them
+   to new files.
+
+Only for tables where nothing else needs the rows: without partitions, deletion vectors, row ids and a
+change data feed. For others, `update` takes the rows out of their files, and writes them to files of their
+own.
+
+Spec: PROTOCOL.md, "Add File and Remove File".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.spark.dml.change_files import keeps_change_data
+from airflow_delta.spark.dml.matching import collect_rows
+from airflow_delta.spark.dml.new_values import assign, with_old_values
+from airflow_delta.spark.dml.new_versions import write_new_versions
+from airflow_delta.spark.dml.removed_rows import RemovedRows, writes_deletion_vectors
+from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX, SnapshotReader
+from airflow_delta.spark.rewrite.row_counts import check_row_count, rows_that_stay
+from airflow_delta.spark.writer.alignment import AlignedRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from airflow_delta.engine import DeltaTable
+    from airflow_delta.spark.dml.assignments import Assignments
+    from airflow_delta.spark.dml.conditions import ChosenFiles
+    from airflow_delta.spark.writer.new_files import NewFiles
+    from airflow_delta.spark.writer.target import WriteTarget
+
+__all__ = ["RewrittenUpdate", "updates_while_rewriting"]
+
+_CLAUSE = f"{OWN_PREFIX}clause"
+_UPDATED, _COPIED = 0, 1
+
+
+def updates_while_rewriting(target: WriteTarget) -> bool:
+    """Whether the rows of a table can be updated while their files are rewritten."""
+    assert target.base is not None
+    tracking = target.base.row_tracking
+    return not (
+        target.partition_by
+        or writes_deletion_vectors(target)
+        or keeps_change_data(target)
+        or (tracking is not None and tracking.enabled)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenUpdate:
+    """The update of some rows.
+
+    Attributes:
+        spark: the session.
+        table: the table.
+        target: its version, and the transaction.
+        condition: true for the rows to update.
+        assignments: their new values.
+    """
+
+    spark: SparkSession
+    table: DeltaTable
+    target: WriteTarget
+    condition: Column | str
+    assignments: Assignments
+
+    def stage(self, chosen: ChosenFiles, new_files: NewFiles) -> RemovedRows:
+        """Write the new files, and stage them and the removal of the former ones.
+
+        Args:
+            chosen: the files that may have such rows.
+            new_files: gets the new files.
+
+        Returns:
+            What became of the partial files of ``chosen``. The new files aren't counted there, but in
+            ``new_files``, together with those for the whole files of ``chosen``.
+
+        Raises:
+            ConstraintViolationError: a new value breaks a rule of the table.
+            InvalidTableError: the files have another number of rows than in their statistics.
+            StorageError: Spark can't read or write a file.
+            PySparkException: Spark's other errors.
+        """
+        assert self.target.base is not None
+        reader = SnapshotReader(self.spark, self.table, self.target.base)
+        found = collect_rows(
+            reader.located_rows(chosen.partial).where(self.condition), table=self.target.table
+        )
+        touched = chosen.partial.take(pa.array(sorted(found.rows), pa.int64()))
+        files = pa.concat_tables([touched, chosen.whole])
+        if not files.num_rows:
+            return RemovedRows()
+        stay = rows_that_stay(self.table, files)
+        self._write(reader, files, sum(stay), new_files)
+        check_row_count(self.table, files, new_files.num_rows)
+        self.target.transaction.remove_files(files)
+        self.target.transaction.add_files(new_files.adds)
+        return RemovedRows(
+            num_rows=found.count,
+            num_copied_rows=sum(stay[: touched.num_rows]) - found.count,
+            num_removed_files=touched.num_rows,
+            num_removed_bytes=pc.sum(touched["size"]).as_py() or 0,
+            num_vectors_removed=touched.num_rows - touched["deletionVector"].null_count,
+        )
+
+    def _write(
+        self, reader: SnapshotReader, files: pa.Table, num_rows: int, new_files: NewFiles
+    ) -> None:
+        target, assignments = self.target, self.assignments
+        assert target.base is not None
+        meets = F.expr(self.condition) if isinstance(self.condition, str) else self.condition
+        rows = reader.located_rows(files)
+        rows = rows.withColumn(_CLAUSE, F.when(meets, _UPDATED).otherwise(_COPIED))
+        new = assign(
+            with_old_values(rows, target.base.schema),
+            {_UPDATED: assignments},
+            target,
+            clause=_CLAUSE,
+            keep=[_CLAUSE],
+            old=target.base.schema,
+            copies=True,
+        )
+        given = frozenset(name for name in target.schema.names if assignments.assigns(name))
+        aligned = AlignedRows(new, given, (), checked=F.col(_CLAUSE) == _UPDATED)
+        write_new_versions(aligned, target, new_files, num_rows=num_rows)
