@@ -1,7 +1,7 @@
 """Collect the locations of rows, as a bitmap for each file.
 
-Each task makes bitmaps of its rows, and sends these to the driver: they have about a bit for each row at
-most. The driver merges the bitmaps of a file, which several tasks may have read.
+The locations are shuffled by file. Each task makes bitmaps of its files, and sends these to the driver: they
+have about a bit for each row at most.
 """
 
 from __future__ import annotations
@@ -64,12 +64,14 @@ def collect_groups(rows: DataFrame, group: str, *, table: str) -> dict[int, Loca
         StorageError: Spark can't read a file.
         PySparkException: Spark's other errors.
     """
-    located = rows.select(group, LOCATION_FILE, LOCATION_ROW)
+    # Without the shuffle, each task that reads files would start a Python worker for the few rows it finds.
+    # Spark may still cut a large file into several parts.
+    located = rows.select(group, LOCATION_FILE, LOCATION_ROW).hint("rebalance", LOCATION_FILE)
     with storage_errors(table, "read"):
         parts = located.mapInArrow(_bitmaps, _SCHEMA).toArrow()
     found: dict[int, dict[int, BitMap64]] = defaultdict(lambda: defaultdict(BitMap64))
     counts: dict[int, int] = defaultdict(int)
-    # A Python loop over the files that have such rows, once for each task that read a part of a file.
+    # A Python loop over the files that have such rows, once for each task that got a part of a file.
     for number, file, data, count in zip(
         *(parts[name].to_pylist() for name in parts.column_names), strict=True
     ):
