@@ -40,7 +40,7 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() else _escaped(sign) for sign in text)
+    return text.translate(_Escapes())
 
 
 def public_text(text: str) -> str:
@@ -99,5 +99,16 @@ def _unless_password(user: re.Match[str]) -> str:
     return "" if ":" in user[0] else user[0]
 
 
-def _escaped(sign: str) -> str:
-    return sign.encode("unicode_escape", "surrogatepass").decode("ascii")
+class _Escapes(dict[int, str]):
+    """What stands for each character in a printable text, as far as it was asked for.
+
+    A table may have a text of many megabytes, and a piece for each of its characters would take sixty times
+    as much.
+    """
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        if not sign.isprintable():
+            sign = sign.encode("unicode_escape", "surrogatepass").decode("ascii")
+        self[code] = sign
+        return sign

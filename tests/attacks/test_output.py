@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 import struct
+import tracemalloc
 import warnings
 import zlib
 from pathlib import Path
@@ -47,6 +48,16 @@ def test_what_isnt_printable_is_escaped() -> None:
     assert printable("\ud800") == r"\ud800"
     for text in ("", "plain", "日本 é 😀 ∑", "a\\b 'c'"):
         assert printable(text) == text
+
+
+def test_escapes_take_memory_in_proportion_to_the_text() -> None:
+    text = "\x1b" * 1_000_000
+    tracemalloc.start()
+    try:
+        assert printable(text) == r"\x1b" * 1_000_000
+        assert tracemalloc.get_traced_memory()[1] < 16_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_errors_and_warnings_are_of_one_line() -> None:

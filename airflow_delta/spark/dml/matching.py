@@ -1,7 +1,7 @@
 """Collect the locations of rows, as a bitmap for each file.
 
-The locations are shuffled by file. Each task makes bitmaps of its files, and sends these to the driver: they
-have about a bit for each row at most.
+The locations are shuffled by file. Each task makes bitmaps of its files, and sends these to the driver:
+they have about a bit for each row at most.
 """
 
 from __future__ import annotations
