@@ -1,9 +1,9 @@
 """The commits after a checkpoint, read when they are needed and only as far as needed.
 
 Commits are read while earlier ones are parsed (`commit_texts`), so the text of a long log is never in
-memory as a whole. Of the file actions, only the wanted columns stay in memory. If the text is short
-(`_KEPT_BYTES`), it is kept between the first call, which searches it for a few non-file actions, and the
-second, which parses the file actions.
+memory as a whole. Of the file actions, only the wanted columns stay in memory, or all if the text is very
+short (`_WHOLE_BYTES`). If it is short (`_KEPT_BYTES`), it is kept between the first call, which searches it
+for a few non-file actions, and the second, which parses the file actions.
 
 The first call on short commits doesn't need Arrow, which is imported for the others; ``snapshot.py`` says
 why.
@@ -41,6 +41,10 @@ __all__ = [
 
 _KEPT_BYTES = 32 << 20
 """The most text to keep between reading the metadata and reading the files."""
+
+_WHOLE_BYTES = 4 << 20
+"""The most text of which all columns of the files are parsed at once. Opening a table parses its commits,
+so that a scan, which needs statistics too, reads and parses nothing again."""
 
 _SMALL_BYTES = 16 << 10
 """Commits with less text have few actions, such as those made during another commit."""
@@ -92,7 +96,7 @@ class SegmentCommits:
     def non_file_actions(self) -> tuple[NonFileAction, ...]:
         """The non-file actions that are part of the state, in log order."""
         if self._non_file_actions is None:
-            is_long = sum(commit.size for commit in self._commits) > _KEPT_BYTES
+            is_long = self._num_bytes > _KEPT_BYTES
             if not is_long:
                 self._kept = list(self._contents())
             non_file_actions = find_non_file_actions(
@@ -118,6 +122,8 @@ class SegmentCommits:
             from airflow_delta.engine.arrow.json.reader import parse_commits
             from airflow_delta.engine.replay.reconcile import reconcile_commits
 
+            if self._num_bytes <= _WHOLE_BYTES:
+                wanted = None
             parsed = parse_commits(
                 self._contents(),
                 columns=None if wanted is None else sorted({*_COMMON_COLUMNS, *wanted}),
@@ -150,6 +156,10 @@ class SegmentCommits:
             later._files = reconcile_further(self.files(_COMMON_COLUMNS), news.files)
             later._columns = frozenset(_COMMON_COLUMNS)
         return later
+
+    @property
+    def _num_bytes(self) -> int:
+        return sum(commit.size for commit in self._commits)
 
     def _contents(self) -> Iterable[tuple[int, bytes]]:
         if self._kept is not None:

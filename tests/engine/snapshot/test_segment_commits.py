@@ -69,7 +69,19 @@ def test_non_file_actions_come_with_the_files(tmp_path: Path) -> None:
     assert len(READ) == 2
 
 
-def test_further_columns_are_read_again(tmp_path: Path) -> None:
+def test_all_columns_of_a_very_short_tail_are_read_at_once(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a", stats='{"numRecords":1}')])
+    tail = tail_of(tmp_path)
+    tail.files(("path",))
+    assert tail.files(("stats",)).adds["stats"].to_pylist() == ['{"numRecords":1}']
+    assert tail.files(None).adds["size"].to_pylist() == [1]
+    assert len(READ) == 1
+
+
+def test_further_columns_of_a_longer_one_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_module, "_WHOLE_BYTES", 0)
     write_table(tmp_path, [add("a", stats='{"numRecords":1}')])
     tail = tail_of(tmp_path)
     assert "stats" not in tail.files(("size",)).adds.column_names
