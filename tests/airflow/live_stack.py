@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -83,8 +84,8 @@ class LiveStack:
         """The process of a service."""
         return self._processes[service].pid
 
-    def run(self, *arguments: str, **environment: str) -> None:
-        """Run a command of Airflow's command line to its end, with more variables."""
+    def run(self, *arguments: str, exit_code: int = 0, **environment: str) -> str:
+        """Run a command of Airflow's command line to its end, with more variables; return its output."""
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
             env={**self._environment, **environment},
@@ -94,30 +95,48 @@ class LiveStack:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        assert done.returncode == 0, f"{arguments}: {done.stdout[-4000:]}"
+        assert done.returncode == exit_code, f"{arguments}: {done.stdout[-4000:]}"
+        return done.stdout
 
     def stop(self) -> None:
         """End everything."""
         for service in [*self._processes]:
             self.kill(service)
 
-    def post(self, path: str, body: Any) -> Any:
-        """Send something to the REST API, as the user interface does.
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Call the API server, as the user interface does.
 
         Args:
-            path: the path after ``/api/v2``.
-            body: what is sent, as JSON values.
+            method: the HTTP method.
+            path: the path, such as ``/api/v2/version``.
+            body: what is sent, as JSON values; None: nothing.
         """
         server = f"http://127.0.0.1:{self._environment['AIRFLOW__API__PORT']}"
         with urllib.request.urlopen(f"{server}/auth/token", timeout=60) as answer:
             token = json.load(answer)["access_token"]
         request = urllib.request.Request(
-            f"{server}/api/v2{path}",
-            data=json.dumps(body).encode(),
+            f"{server}{path}",
+            data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+            method=method,
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error}: {error.read()[:4000]!r}") from error
+
+    def wait_for_server(self) -> None:
+        """Wait until the API server answers."""
+
+        def answers() -> bool:
+            try:
+                self.call("GET", "/api/v2/version")
+            except OSError:
+                return False
+            return True
+
+        self.wait("the API server", answers)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Ask the database."""

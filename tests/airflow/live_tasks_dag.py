@@ -1,4 +1,4 @@
-"""DAGs of `test_live_tasks`: what Airflow offers around tasks, with the operators of this package."""
+"""DAGs of `test_live_tasks`: what Airflow offers around tasks, and Spark jobs that hang."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pendulum
 from airflow.sdk import DAG, setup, teardown
 
 from airflow_delta.operators.checkpoint import CheckpointOperator
+from airflow_delta.operators.delete import DeleteOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.operators.vacuum import VacuumOperator
 
@@ -70,4 +71,23 @@ with DAG("each_day", schedule="@daily", start_date=pendulum.datetime(2026, 1, 1)
         task_id="pin",
         table_uri=str(ROOT / "history"),
         timestamp="{{ logical_date.isoformat() }}",
+    )
+
+# Both jobs hang.
+with DAG("failed_task", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
+    DeleteOperator(
+        task_id="delete",
+        table_uri=str(ROOT / "kept"),
+        condition="id = 0",
+        spark_conf={"spark.pyspark.driver.python": str(ROOT / "hanging-driver")},
+        retries=2,
+    )
+
+with DAG("failed_run", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
+    TimeTravelSnapshotOperator(
+        task_id="copy",
+        table_uri=str(ROOT / "kept"),
+        target_uri=str(ROOT / "copy"),
+        spark_conn_id="stand_in",
+        retries=2,
     )

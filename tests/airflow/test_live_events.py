@@ -125,7 +125,8 @@ def check_event_of_a_user(stack: LiveStack, *, version: int) -> None:
 
     ((asset_id,),) = stack.rows("SELECT id FROM asset WHERE name = 'delta_events_sales'")
     before = pinned()
-    stack.post("/assets/events", {"asset_id": asset_id, "extra": {"version": version}})
+    event = {"asset_id": asset_id, "extra": {"version": version}}
+    stack.call("POST", "/api/v2/assets/events", event)
     stack.wait("the run", lambda: len(pinned()) > len(before))
     assert sorted(pinned()) == sorted([*before, version])
 

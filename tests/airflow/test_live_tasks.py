@@ -1,20 +1,102 @@
-"""What Airflow offers around tasks, with operators of this package under a scheduler: pools, callbacks,
-mapped tasks, setup and teardown, and backfills."""
+"""Operators of this package in a whole Airflow: what Airflow offers around tasks (pools, callbacks, mapped
+tasks, setup and teardown, and backfills), Spark jobs whose task is ended from outside, and connections.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.model.schema import INTEGER, StructField, StructType
 from tests.airflow.live_stack import LiveStack, append_by_deltalake, live_stack
+from tests.object_stores import new_place
+from tests.postgres_server import new_database
 
 pytestmark = pytest.mark.deep
 
 DAGS = Path(__file__).with_name("live_tasks_dag.py")
 DAYS = (1, 2, 3, 5)
+
+# Instead of spark-submit: neither the program nor its child ends when it is asked to.
+STAND_IN = """#!/bin/sh
+trap '' TERM
+sleep 3600 &
+wait
+"""
+
+# Instead of the Python of the driver: the same one, with `HANGS`.
+DRIVER = """#!/bin/sh
+PYTHONPATH={folder}:$PYTHONPATH exec {python} "$@"
+"""
+
+HANGS = '''
+"""Python imports this module when it starts: the driver hangs when it is about to commit."""
+import threading
+from airflow_delta.engine import OptimisticTransaction
+
+def hang(*arguments, **named):
+    open({mark!r}, "x").close()
+    threading.Event().wait()
+
+OptimisticTransaction.commit = hang
+'''
+
+SECRET = "s3cr3t/of+the=store"
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all tables. The scheduler makes a run at once, which pins a version of this one."""
+    folder = tmp_path_factory.mktemp("tables")
+    make_history(folder / "history")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stack(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
+    """An Airflow that has read the DAGs.
+
+    Its database is PostgreSQL, because commands write beside the scheduler. SQLite has one writer at a
+    time, so ``airflow backfill create`` may find it locked.
+    """
+    home = tmp_path_factory.mktemp("live")
+    programs = home / "programs"
+    programs.mkdir()
+    write_program(programs / "spark3-submit", STAND_IN)
+    stand_in = {
+        "conn_type": "spark",
+        "host": "local[1]",
+        "extra": {"spark-binary": "spark3-submit"},
+    }
+    with live_stack(
+        home / "airflow",
+        DAGS,
+        database=new_database(),
+        TEST_LIVE_TABLES=str(tables),
+        PATH=os.pathsep.join([str(programs), os.environ["PATH"]]),
+        AIRFLOW_CONN_STAND_IN=json.dumps(stand_in),
+        AIRFLOW__CORE__TEST_CONNECTION="Enabled",
+    ) as stack:
+        stack.wait("the DAGs", lambda: len(stack.rows("SELECT 1 FROM serialized_dag")) == 4)
+        stack.wait_for_server()
+        yield stack
+
+
+def write_program(path: Path, text: str) -> None:
+    """Write a program that can be started."""
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def make_history(table: Path) -> None:
@@ -33,38 +115,152 @@ def states(stack: LiveStack, dag_id: str) -> dict[tuple[str, int], str]:
     return {(task_id, index): state for task_id, index, state in rows}
 
 
-def test_operators_work_with_what_airflow_offers_around_tasks(tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    make_history(tables / "history")
-    with live_stack(tmp_path / "airflow", DAGS, TEST_LIVE_TABLES=str(tables)) as stack:
-        stack.run("pools", "set", "delta", "1", "tasks on Delta tables")
-        stack.wait("the DAGs", lambda: len(stack.rows("SELECT 1 FROM serialized_dag")) == 2)
-        stack.run("dags", "trigger", "around_tasks")
-        stack.run(
-            *("backfill", "create", "--dag-id", "each_day", "--max-active-runs", "2"),
-            *("--from-date", "2026-01-02", "--to-date", "2026-01-04"),
+def test_operators_work_with_what_airflow_offers_around_tasks(
+    stack: LiveStack, tables: Path
+) -> None:
+    stack.run("pools", "set", "delta", "1", "tasks on Delta tables")
+    stack.run("dags", "trigger", "around_tasks")
+    stack.run(
+        *("backfill", "create", "--dag-id", "each_day", "--max-active-runs", "2"),
+        *("--from-date", "2026-01-02", "--to-date", "2026-01-04"),
+    )
+    ended = "SELECT state FROM dag_run WHERE dag_id = '{}' AND state IN ('success', 'failed')"
+    stack.wait("the tasks", lambda: bool(stack.rows(ended.format("around_tasks"))))
+    found = states(stack, "around_tasks")
+    assert [found["vacuum", index] for index in range(3)] == ["success", "success", "failed"]
+    assert found["make", -1] == found["checkpoint", -1] == found["remove", -1] == "success"
+    assert (tables / "removed").exists()
+    # A missing table fails at once, without retries; each callback is called once.
+    assert sorted((tables / "callbacks").read_text().splitlines()) == [
+        "failure vacuum 2",
+        "success checkpoint -1",
+        "success vacuum 0",
+        "success vacuum 1",
+    ]
+    in_pool = stack.rows("SELECT DISTINCT task_id FROM task_instance WHERE pool = 'delta'")
+    assert {task_id for (task_id,) in in_pool} == {"vacuum", "checkpoint"}
+    assert sorted(path.name for path in (tables / "a" / "_delta_log").glob("*.parquet")) == [
+        f"{0:020}.checkpoint.parquet"
+    ]
+    # Each run of the backfill pins the version of its day, although newer ones exist.
+    # The scheduler makes a run of today, too.
+    backfilled = f"{ended.format('each_day')} AND run_id LIKE 'backfill%'"
+    stack.wait("the backfill", lambda: len(stack.rows(backfilled)) == 3)
+    pins = stack.results("pin", runs="backfill%")
+    assert sorted(pin["version"] for pin in pins) == [0, 1, 2]
+
+
+def job_processes(tables: Path, dag_id: str) -> set[int]:
+    """The processes that the task of a DAG has started, and those that they have started.
+
+    Airflow puts the task into the environment, which the processes of a Spark job inherit. The processes of
+    Airflow itself don't have it: `/proc` shows the environment that a process had when it started.
+    """
+    marks = {f"TEST_LIVE_TABLES={tables}".encode(), f"AIRFLOW_CTX_DAG_ID={dag_id}".encode()}
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        # It may have ended meanwhile, or be another user's.
+        with suppress(OSError):
+            if marks <= {*(process / "environ").read_bytes().split(b"\0")}:
+                found.add(int(process.name))
+    return found
+
+
+def test_a_task_that_is_ended_from_outside_ends_its_spark_job(
+    stack: LiveStack, tables: Path
+) -> None:
+    """Airflow signals the process group of the task. spark-submit has its own, which `on_kill` must end."""
+    append_by_deltalake(tables / "kept", 1)
+    mark = tables / "hangs"
+    folder = tables / "driver"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(HANGS.format(mark=str(mark)))
+    driver = DRIVER.format(folder=shlex.quote(str(folder)), python=shlex.quote(sys.executable))
+    write_program(tables / "hanging-driver", driver)
+    dags = ("failed_run", "failed_task")
+    try:
+        for dag_id in dags:
+            run = {"dag_run_id": "ended", "logical_date": None}
+            stack.call("POST", f"/api/v2/dags/{dag_id}/dagRuns", run)
+        # The JVM and the driver; the stand-in and its child.
+        stack.wait("the commit", mark.exists)
+        stack.wait("the stand-in", lambda: len(job_processes(tables, "failed_run")) == 2)
+        assert len(job_processes(tables, "failed_task")) >= 2
+        found = "SELECT dag_id, state, try_number FROM task_instance WHERE run_id = 'ended'"
+        assert sorted(stack.rows(found)) == [(dag_id, "running", 1) for dag_id in dags]
+        tasks = stack.rows("SELECT pid FROM task_instance WHERE run_id = 'ended'")
+
+        task = "/api/v2/dags/failed_task/dagRuns/ended/taskInstances/delete"
+        stack.call("PATCH", task, {"new_state": "failed"})
+        stack.call("PATCH", "/api/v2/dags/failed_run/dagRuns/ended", {"state": "failed"})
+        stack.wait(
+            "the end of the jobs",
+            lambda: not any(job_processes(tables, dag_id) for dag_id in dags),
         )
-        ended = "SELECT state FROM dag_run WHERE dag_id = '{}' AND state IN ('success', 'failed')"
-        stack.wait("the tasks", lambda: bool(stack.rows(ended.format("around_tasks"))))
-        found = states(stack, "around_tasks")
-        assert [found["vacuum", index] for index in range(3)] == ["success", "success", "failed"]
-        assert found["make", -1] == found["checkpoint", -1] == found["remove", -1] == "success"
-        assert (tables / "removed").exists()
-        # A missing table fails at once, without retries; each callback is called once.
-        assert sorted((tables / "callbacks").read_text().splitlines()) == [
-            "failure vacuum 2",
-            "success checkpoint -1",
-            "success vacuum 0",
-            "success vacuum 1",
-        ]
-        in_pool = stack.rows("SELECT DISTINCT task_id FROM task_instance WHERE pool = 'delta'")
-        assert {task_id for (task_id,) in in_pool} == {"vacuum", "checkpoint"}
-        assert sorted(path.name for path in (tables / "a" / "_delta_log").glob("*.parquet")) == [
-            f"{0:020}.checkpoint.parquet"
-        ]
-        # Each run of the backfill pins the version of its day, although newer ones exist.
-        # The scheduler makes a run of today, too.
-        backfilled = f"{ended.format('each_day')} AND run_id LIKE 'backfill%'"
-        stack.wait("the backfill", lambda: len(stack.rows(backfilled)) == 3)
-        pins = stack.results("pin", runs="backfill%")
-        assert sorted(pin["version"] for pin in pins) == [0, 1, 2]
+        stack.wait(
+            "the end of the tasks",
+            lambda: not any(Path(f"/proc/{process}").exists() for (process,) in tasks),
+        )
+        # Both tasks have retries left.
+        assert sorted(stack.rows(found)) == [(dag_id, "failed", 1) for dag_id in dags]
+        assert DeltaTable(str(tables / "kept")).latest_version() == 0
+        assert not (tables / "copy").exists()
+    finally:
+        for dag_id in dags:
+            for process in job_processes(tables, dag_id):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+
+
+def test_the_form_and_the_test_of_a_connection(stack: LiveStack, tmp_path: Path) -> None:
+    (form,) = (
+        found
+        for found in stack.call("GET", "/ui/connections/hook_meta")
+        if found["connection_type"] == "delta"
+    )
+    schemas = {name: field["schema"] for name, field in form["extra_fields"].items()}
+    assert {"test_location", "aws_access_key_id", "aws_region"} <= schemas.keys()
+    assert {name for name in schemas if schemas[name].get("format") == "password"} == {
+        "aws_secret_access_key",
+        "aws_session_token",
+        "azure_client_secret",
+        "azure_storage_access_key",
+        "azure_storage_sas_token",
+        "google_service_account_key",
+    }
+    assert form["standard_fields"]["password"]["hidden"]
+
+    lake, options = new_place("s3", tmp_path)
+    options = {**options, "aws_secret_access_key": SECRET}
+    schema = StructType((StructField("id", INTEGER),))
+    DeltaTable.create(f"{lake}/sales", schema, storage_options=options)
+    locations = {"good": f"{lake}/sales", "wrong": f"{lake}-none/sales"}
+    expected = {
+        "good": f"listed {locations['good']}/_delta_log, and read a byte of",
+        "wrong": f"BucketNotFoundError: {locations['wrong']}: list '_delta_log' failed",
+    }
+    for name, location in locations.items():
+        extra = {**options, "test_location": location}
+        connection: dict[str, Any] = {
+            "connection_id": name,
+            "conn_type": "delta",
+            "extra": json.dumps(extra),
+        }
+        tested = stack.call("POST", "/api/v2/connections/test", connection)
+        assert tested["status"] is (name == "good")
+        assert expected[name] in tested["message"]
+        assert SECRET not in tested["message"]
+
+        stack.call("POST", "/api/v2/connections", connection)
+        stored = stack.call("GET", f"/api/v2/connections/{name}")
+        # Airflow hides the id of a key, too.
+        hidden = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "***")
+        assert json.loads(stored["extra"]) == {**extra, **hidden}
+        printed = stack.run("connections", "test", name, exit_code=int(name != "good"))
+        # The command breaks lines between words.
+        printed = " ".join(printed.split())
+        if name == "good":
+            assert "Connection success!" in printed
+        else:
+            assert f"Connection failed! {expected[name]}" in printed
+        assert SECRET not in printed
