@@ -21,6 +21,7 @@ OPERATIONS: list[Callable[[DeltaTable], object]] = [
     lambda table: [table.snapshot().schema, table.snapshot().features, table.snapshot().domains],
     lambda table: table.snapshot().files(),
     lambda table: json.dumps([info.operation_parameters for info in table.history()]),
+    lambda table: [info.to_dict() for info in table.history()],
     lambda table: table.check(depth="log").to_dict(),
     lambda table: table.changes(0),
     lambda table: table.compact_log(0),

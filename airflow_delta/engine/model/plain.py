@@ -20,11 +20,27 @@ def plain(value: Any) -> Any:
         value: a plain value, a mapping, a list, a set, an enumeration's member, a datetime, or an object
             with ``to_dict``. NaN, the infinities and other objects become texts.
     """
+    found: dict[Any, Any] = {}
+    # Without recursion: a commit may have JSON as deep as Python can read it.
+    pending: list[tuple[dict[Any, Any] | list[Any], Any, Any]] = [(found, None, value)]
+    while pending:
+        container, key, entry = pending.pop()
+        made = _plain_surface(entry)
+        container[key] = made
+        if isinstance(made, dict):
+            pending += [(made, name, inner) for name, inner in made.items()]
+        elif isinstance(made, list):
+            pending += [(made, index, inner) for index, inner in enumerate(made)]
+    return found[None]
+
+
+def _plain_surface(value: Any) -> Any:
+    """A plain value, or a new dict or list whose values are yet to be converted."""
     match value:
         case None | bool() | str():
             return value
         case Enum():
-            return plain(value.value)
+            return _plain_surface(value.value)
         case int():
             return value
         case float():
@@ -32,15 +48,15 @@ def plain(value: Any) -> Any:
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
         case Mapping():
-            return {str(key): plain(entry) for key, entry in value.items()}
+            return {str(key): entry for key, entry in value.items()}
         case set() | frozenset():
             return sorted(map(plain, value))
         case _ if hasattr(value, "to_dict"):
-            return plain(value.to_dict())
+            return _plain_surface(value.to_dict())
         case bytes() | bytearray():
             return value.hex()
         case Iterable():
-            return [plain(entry) for entry in value]
+            return list(value)
         case _:
             return str(value)
 
