@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from airflow_delta.cli.options import VERSION_NUMBER, at_most_one, json_option, subcommand
+from airflow_delta.cli.options import (
+    VERSION_NUMBER,
+    at_most_one,
+    json_option,
+    only_with,
+    subcommand,
+)
 from airflow_delta.cli.output import print_json, print_line
 from airflow_delta.cli.reports import print_how_to_proceed
 from airflow_delta.cli.target import Target, table_options
@@ -84,6 +90,7 @@ def commits(
     at_most_one(relocate=relocate, accept_log=accept_log)
     at_most_one(yes=yes, dry_run=dry_run)
     at_most_one(relocate=relocate, dry_run=dry_run)
+    only_with("accept_log", accept_log, yes=yes, dry_run=dry_run)
     table = target.open()
     try:
         done = _repair(table, accept_log, relocate=relocate, dry_run=not yes)

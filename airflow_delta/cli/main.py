@@ -26,6 +26,7 @@ from airflow_delta.cli.output import (
     flush_results,
     print_error,
     print_note,
+    print_usage,
     print_usage_error,
     warnings_as_lines,
 )
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
         if as_json:
             print_usage_error("", "a subcommand is missing; see --help", as_json=True)
         else:
-            print(wrong.format_message(), file=sys.stderr)
+            print_usage(wrong.format_message())
         raise SystemExit(_WRONG_COMMAND_LINE) from None
     except click.UsageError as wrong:
         usage = "" if wrong.ctx is None else wrong.ctx.get_usage()

@@ -22,6 +22,7 @@ __all__ = [
     "dry_run_option",
     "exactly_one",
     "json_option",
+    "only_with",
     "subcommand",
     "version_options",
     "yes_option",
@@ -213,6 +214,22 @@ def at_most_one(**options: Any) -> None:
     given = [_flag(name) for name, value in options.items() if _is_given(value)]
     if len(given) > 1:
         raise click.UsageError(f"{given[1]}: not allowed with {given[0]}", _context())
+
+
+def only_with(name: str, value: Any, **options: Any) -> None:
+    """Refuse a command line with options that mean nothing without another one.
+
+    Args:
+        name: the parameter of the other one.
+        value: its value.
+        options: see `at_most_one`.
+
+    Raises:
+        click.UsageError: one of them is given, and the other one isn't.
+    """
+    given = [_flag(other) for other, option in options.items() if _is_given(option)]
+    if given and not _is_given(value):
+        raise click.UsageError(f"{given[0]}: only allowed with {_flag(name)}", _context())
 
 
 def exactly_one(**options: Any) -> None:

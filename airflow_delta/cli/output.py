@@ -32,6 +32,7 @@ __all__ = [
     "print_line",
     "print_note",
     "print_script",
+    "print_usage",
     "print_usage_error",
     "warnings_as_lines",
     "writing_results",
@@ -141,6 +142,11 @@ def print_error(error: DeltaError, *, as_json: bool) -> None:
     _print_problem(f"{_PROGRAM}: {table}{message}")
 
 
+def print_usage(text: str) -> None:
+    """Print the usage of the command, or the help that stands for it, to standard error."""
+    _print_to_stderr(text)
+
+
 def print_usage_error(usage: str, message: str, *, as_json: bool) -> None:
     """Print a usage error to standard error.
 
@@ -152,7 +158,7 @@ def print_usage_error(usage: str, message: str, *, as_json: bool) -> None:
     if as_json:
         _print_object("error", "UsageError", message, table_uri=None, facts={})
         return
-    _print_to_stderr(usage)
+    print_usage(usage)
     _print_problem(f"{_PROGRAM}: {message}")
 
 

@@ -214,6 +214,15 @@ def test_only_one_change_at_a_time_is_accepted(
     assert "not allowed with" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("word", ["--yes", "--dry-run"])
+def test_what_is_said_about_an_accepted_log_needs_one(
+    sales: Path, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["commits", str(sales), word])
+    assert f"{word}: only allowed with --accept-log" in capsys.readouterr().err
+
+
 def test_a_table_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["commits", str(tmp_path / "nothing")]) == 1
     captured = capsys.readouterr()

@@ -94,6 +94,13 @@ def test_an_error_that_cannot_be_printed_is_not_among_the_results(
     assert capsys.readouterr().out == ""
 
 
+def test_a_help_that_nobody_can_see_ends_like_one_that_is_seen() -> None:
+    code = "import sys; from airflow_delta.cli.main import main; sys.exit(main())"
+    with open("/dev/full", "w", encoding="utf-8") as stream:
+        done = subprocess.run([sys.executable, "-c", code], stderr=stream, check=False)
+    assert done.returncode == 2
+
+
 def test_the_process_ends_without_a_traceback(sales: Path) -> None:
     code = "import sys; from airflow_delta.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "describe", str(sales)]
