@@ -12,10 +12,12 @@ why.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.arrow.json.exact import NonFileAction
 from airflow_delta.engine.arrow.json.non_file_actions import find_non_file_actions
+from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.compacted import unreconciled
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
@@ -119,18 +121,15 @@ class SegmentCommits:
         wanted = None if columns is None else frozenset(columns)
         enough = self._columns is None or (wanted is not None and wanted <= self._columns)
         if self._files is None or not enough:
-            from airflow_delta.engine.arrow.json.reader import parse_commits
             from airflow_delta.engine.replay.reconcile import reconcile_commits
 
-            if self._num_bytes <= _WHOLE_BYTES:
-                wanted = None
-            parsed = parse_commits(
-                self._contents(),
-                columns=None if wanted is None else sorted({*_COMMON_COLUMNS, *wanted}),
-                kinds=_STATE_KINDS,
-                table=self._table,
-                paths=self._paths,
-            )
+            parsed = None
+            if wanted is not None and self._num_bytes <= _WHOLE_BYTES:
+                # What is wrong in a column that isn't wanted is no error yet.
+                with suppress(CorruptLogError):
+                    parsed, wanted = self._parse(None), None
+            if parsed is None:
+                parsed = self._parse(wanted)
             self._kept = None
             check_reconciled(parsed.non_file_actions, self._compacted, table=self._table)
             self._non_file_actions = parsed.non_file_actions
@@ -156,6 +155,17 @@ class SegmentCommits:
             later._files = reconcile_further(self.files(_COMMON_COLUMNS), news.files)
             later._columns = frozenset(_COMMON_COLUMNS)
         return later
+
+    def _parse(self, wanted: frozenset[str] | None) -> ParsedCommits:
+        from airflow_delta.engine.arrow.json.reader import parse_commits
+
+        return parse_commits(
+            self._contents(),
+            columns=None if wanted is None else sorted({*_COMMON_COLUMNS, *wanted}),
+            kinds=_STATE_KINDS,
+            table=self._table,
+            paths=self._paths,
+        )
 
     @property
     def _num_bytes(self) -> int:

@@ -24,7 +24,7 @@ from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import DataType, StructField, StructType
 from airflow_delta.spark.dml.expressions import check_values
-from airflow_delta.spark.reader.catalyst import resolved_column
+from airflow_delta.spark.reader.catalyst import catalyst, resolved_column
 from airflow_delta.spark.writer.alignment import absent_value
 from airflow_delta.spark.writer.casts import Cast
 
@@ -76,6 +76,17 @@ class Assignments:
         """
         values = {path: resolved_column(rows, value) for path, value in self.values.items()}
         return replace(self, values=values)
+
+    def use_python(self, rows: DataFrame) -> bool:
+        """Whether a value is a function in Python, which Spark calls for the rows of other clauses too.
+
+        Args:
+            rows: rows with the columns that the values may name; they aren't evaluated.
+        """
+        named = [value.alias(f"value_{i}") for i, value in enumerate(self.values.values())]
+        plan = rows.select(named)._jdf.queryExecution().analyzed()  # noqa: SLF001
+        pattern = catalyst(rows.sparkSession).trees.TreePattern
+        return bool(plan.containsPattern(pattern.PYTHON_UDF()))
 
     def assigns(self, name: str) -> bool:
         """Whether a column, or a part of it, is assigned."""

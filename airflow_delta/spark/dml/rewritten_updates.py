@@ -4,9 +4,9 @@
 2. Read all rows of these files, give those that meet the condition their new values, and write all of them
    to new files.
 
-Only for tables where nothing else needs the rows: without partitions, deletion vectors, row ids and a
-change data feed. For others, `update` takes the rows out of their files, and writes them to files of their
-own.
+Only where nothing else needs the rows, where the condition always has the same value for a row, and where
+Spark can spare the other rows the new values (`updates_while_rewriting`). Otherwise `update` takes the rows
+out of their files, and writes them to files of their own.
 
 Spec: PROTOCOL.md, "Add File and Remove File".
 """
@@ -20,14 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from airflow_delta.engine.features.schema_walk import all_fields
 from airflow_delta.spark.dml.change_files import keeps_change_data
-from airflow_delta.spark.dml.matching import collect_rows
+from airflow_delta.spark.dml.matching import LocatedRows, collect_rows
 from airflow_delta.spark.dml.new_values import assign, with_old_values
-from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, writes_deletion_vectors
+from airflow_delta.spark.reader.catalyst import analyzed_condition, is_fixed
+from airflow_delta.spark.reader.char_columns import has_char
+from airflow_delta.spark.reader.columns import frame_schema
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX, SnapshotReader
 from airflow_delta.spark.rewrite.row_counts import check_row_count, rows_that_stay
 from airflow_delta.spark.writer.alignment import AlignedRows
+from airflow_delta.spark.writer.file_writing import write_aligned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -44,16 +48,32 @@ _CLAUSE = f"{OWN_PREFIX}clause"
 _UPDATED, _COPIED = 0, 1
 
 
-def updates_while_rewriting(target: WriteTarget) -> bool:
-    """Whether the rows of a table can be updated while their files are rewritten."""
+def updates_while_rewriting(
+    spark: SparkSession, target: WriteTarget, condition: Column | str, assignments: Assignments
+) -> bool:
+    """Whether rows can be updated while their files are rewritten.
+
+    Args:
+        spark: the session.
+        target: the table, which exists.
+        condition: true for the rows to update; it was checked (`choose_files`).
+        assignments: their new values, which were checked.
+    """
     assert target.base is not None
-    tracking = target.base.row_tracking
-    return not (
+    schema, tracking = target.base.schema, target.base.row_tracking
+    if (
         target.partition_by
         or writes_deletion_vectors(target)
         or keeps_change_data(target)
         or (tracking is not None and tracking.enabled)
-    )
+        # Spark's reader pads these texts, and copied rows stay as they are.
+        or any(has_char(field.metadata) for _, field in all_fields(schema))
+    ):
+        return False
+    rows = spark.createDataFrame([], frame_schema(schema))
+    # It is evaluated twice: one with the current time could find other rows than it updates.
+    found = analyzed_condition(spark, frame_schema(schema), condition).condition()
+    return is_fixed(found, spark) and not assignments.use_python(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +113,17 @@ class RewrittenUpdate:
         """
         assert self.target.base is not None
         reader = SnapshotReader(self.spark, self.table, self.target.base)
-        found = collect_rows(
-            reader.located_rows(chosen.partial).where(self.condition), table=self.target.table
-        )
+        found = LocatedRows()
+        if chosen.partial.num_rows:
+            rows = reader.located_rows(chosen.partial).where(self.condition)
+            found = collect_rows(rows, table=self.target.table)
         touched = chosen.partial.take(pa.array(sorted(found.rows), pa.int64()))
         files = pa.concat_tables([touched, chosen.whole])
         if not files.num_rows:
             return RemovedRows()
         stay = rows_that_stay(self.table, files)
-        self._write(reader, files, sum(stay), new_files)
-        check_row_count(self.table, files, new_files.num_rows)
+        self._write(reader, files, new_files)
+        check_row_count(self.table, files, new_files.num_rows, stay)
         self.target.transaction.remove_files(files)
         self.target.transaction.add_files(new_files.adds)
         return RemovedRows(
@@ -113,9 +134,7 @@ class RewrittenUpdate:
             num_vectors_removed=touched.num_rows - touched["deletionVector"].null_count,
         )
 
-    def _write(
-        self, reader: SnapshotReader, files: pa.Table, num_rows: int, new_files: NewFiles
-    ) -> None:
+    def _write(self, reader: SnapshotReader, files: pa.Table, new_files: NewFiles) -> None:
         target, assignments = self.target, self.assignments
         assert target.base is not None
         meets = F.expr(self.condition) if isinstance(self.condition, str) else self.condition
@@ -132,4 +151,5 @@ class RewrittenUpdate:
         )
         given = frozenset(name for name in target.schema.names if assignments.assigns(name))
         aligned = AlignedRows(new, given, (), checked=F.col(_CLAUSE) == _UPDATED)
-        write_new_versions(aligned, target, new_files, num_rows=num_rows)
+        # Without a shuffle, so that the rows of sorted files keep their order.
+        write_aligned(aligned, target, new_files)

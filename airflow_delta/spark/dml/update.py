@@ -6,7 +6,7 @@
    (`assignments`, `new_versions`). They keep their row ids.
 3. Write change data files with the rows before and after, if the table keeps a feed.
 
-Where files are rewritten and nothing else needs their rows, 2 is done in one pass (`rewritten_updates`).
+Where files are rewritten and nothing else needs their rows, 2 is one pass over them (`rewritten_updates`).
 Otherwise Spark stores the rows between the steps, because all three need all columns. Without a feed, and
 if the files are large, the rows are read again instead, at the locations that were found.
 
@@ -109,8 +109,9 @@ def update(
 
     The new values are cast as Spark does for an ``INSERT``, and all rules of the table are checked.
     Generated columns that aren't assigned are computed anew. If another writer changes the same rows at the
-    same time, the update is repeated on the newest version. The executors store the rows meanwhile, if the
-    table keeps a change feed or the files are small; if one is lost, the update fails without a commit.
+    same time, the update is repeated on the newest version. If the table keeps a change feed, or its files
+    are small, the executors may store the rows meanwhile; if one is lost, the update fails without a
+    commit.
 
     Example:
         ``update(spark, uri, {"price": "price * 2", "address.city": "'Rome'"}, "id < 10")``
@@ -181,7 +182,9 @@ class _Update:
         assignments = self._assignments(target)
         chosen = choose_files(self.spark, target, self.condition)
         with NewFiles(self.table) as new_files, RowStore(target.table) as store:
-            if self.condition is not None and updates_while_rewriting(target):
+            if self.condition is not None and updates_while_rewriting(
+                self.spark, target, self.condition, assignments
+            ):
                 rewriting = RewrittenUpdate(
                     self.spark, self.table, target, self.condition, assignments
                 )

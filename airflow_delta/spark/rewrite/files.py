@@ -26,7 +26,11 @@ from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.spark.reader.columns import FIELD_IDS
 from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
 from airflow_delta.spark.reader.file_rows import FILE_NUMBER
-from airflow_delta.spark.rewrite.row_counts import check_row_count, check_row_counts
+from airflow_delta.spark.rewrite.row_counts import (
+    check_row_count,
+    check_row_counts,
+    rows_that_stay,
+)
 from airflow_delta.spark.rewrite.stored_rows import StoredRows
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.log_actions import live_files
@@ -144,9 +148,9 @@ class FileRewriter:
             # Spark may write a file for a task without rows.
             self._table.storage.delete([file.info.path for file in written if not file.num_rows])
             written = [file for file in written if file.num_rows]
-            check_row_count(
-                self._table, adds, sum(file.num_rows for file in written), deleted=deleted
-            )
+            stay = rows_that_stay(self._table, adds, deleted=deleted)
+            num_rows = sum(file.num_rows for file in written)
+            check_row_count(self._table, adds, num_rows, stay, deleted=deleted)
         # A Python loop over the files of one write, whose footers were read.
         return [self._new_file(file, {}, None) for file in written]
 

@@ -51,6 +51,7 @@ def check_row_count(
     table: DeltaTable,
     files: pa.Table,
     found: int,
+    stay: Sequence[int],
     *,
     deleted: Mapping[int, BitMap64] | None = None,
 ) -> None:
@@ -60,21 +61,21 @@ def check_row_count(
         table: the table.
         files: see `check_row_counts`; with ``size`` too.
         found: the number of rows that were written.
+        stay: the number of rows that should be, of each file (`rows_that_stay`).
         deleted: see `check_row_counts`.
 
     Raises:
         InvalidTableError: there are more or fewer than should stay.
         StorageError: a footer can't be read.
     """
-    known = rows_that_stay(table, files, deleted=deleted)
-    if found == sum(known):
+    if found == sum(stay):
         return
     for index, path in enumerate(files["path"].to_pylist()):
-        stay = _by_footer(table, files, deleted, index)
-        if stay != known[index]:
-            raise _other_rows(table, path, stay, known[index])
+        stored = _by_footer(table, files, deleted, index)
+        if stored != stay[index]:
+            raise _other_rows(table, path, stored, stay[index])
     raise InvalidTableError(
-        f"the rows of {len(known)} files were rewritten: {found} of them, but {sum(known)} should stay; "
+        f"the rows of {len(stay)} files were rewritten: {found} of them, but {sum(stay)} should stay; "
         "nothing was committed; check the files by DeltaTable.check",
         table=table.uri,
     )

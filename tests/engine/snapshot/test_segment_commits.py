@@ -78,6 +78,14 @@ def test_all_columns_of_a_very_short_tail_are_read_at_once(tmp_path: Path) -> No
     assert len(READ) == 1
 
 
+def test_what_is_wrong_in_a_column_is_an_error_once_it_is_wanted(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a", tags=7)])
+    tail = tail_of(tmp_path)
+    assert tail.files(("path",)).adds["path"].to_pylist() == ["a"]
+    with pytest.raises(CorruptLogError, match="tags"):
+        tail.files(("tags",))
+
+
 def test_further_columns_of_a_longer_one_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.model.schema import INTEGER, LONG, STRING, StructField, StructType
 from airflow_delta.spark import delete, read_changes, read_snapshot, update, write
+from airflow_delta.spark.dml import rewritten_updates
 from airflow_delta.spark.dml.row_store import RowStore
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The package has a function of the module's name.
-update_module = importlib.import_module("airflow_delta.spark.dml.update")
+update_module: Any = importlib.import_module("airflow_delta.spark.dml.update")
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -101,18 +103,63 @@ def test_copied_rows_are_neither_checked_nor_computed_anew(
 
 
 def test_files_with_vectors_in_a_table_without_them(spark: SparkSession, tmp_path: Path) -> None:
-    write(
-        spark.sql("SELECT id, 0 AS v FROM range(9)").repartition(3),
-        str(tmp_path),
-        properties=VECTORS,
-    )
+    rows = spark.sql("SELECT id, 0 AS v FROM range(9)").coalesce(1)
+    write(rows, str(tmp_path), properties=VECTORS)
     delete(spark, str(tmp_path), "id IN (2, 5)")
-    DeltaTable(str(tmp_path)).alter.set_properties({"delta.enableDeletionVectors": "false"})
+    table = DeltaTable(str(tmp_path))
+    table.alter.set_properties({"delta.enableDeletionVectors": "false"})
     result = update(spark, str(tmp_path), {"v": "id"}, "id % 4 = 1")
-    assert result.num_updated_rows == 1
+    assert (result.num_updated_rows, result.num_copied_rows) == (1, 6)
     assert rows_in(spark, tmp_path) == [
         (n, n if n == 1 else 0) for n in range(9) if n not in (2, 5)
     ]
+    assert table.history(1)[0].operation_metrics["numDeletionVectorsRemoved"] == "1"
+    assert table.snapshot().files()["deletionVector"].null_count == 1
+
+
+def test_files_of_which_all_rows_change_beside_others(spark: SparkSession, tmp_path: Path) -> None:
+    """One file whose rows all meet the condition, by its statistics, and one of which some do."""
+    for first in (0, 4):
+        write(spark.range(first, first + 4).selectExpr("id", "0 AS v").coalesce(1), str(tmp_path))
+    result = update(spark, str(tmp_path), {"v": "1"}, "id < 6")
+    assert (result.num_updated_rows, result.num_copied_rows) == (6, 2)
+    assert rows_in(spark, tmp_path) == [(n, int(n < 6)) for n in range(8)]
+
+
+def test_a_condition_that_changes_meanwhile_is_asked_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(spark.sql("SELECT id, 0 AS v FROM range(3)").coalesce(1), str(tmp_path))
+    find = update_module.collect_rows
+
+    def find_and_wait(*given: Any, **named: Any) -> Any:
+        found = find(*given, **named)
+        time.sleep(max(0.0, until - time.time()) + 0.1)
+        return found
+
+    for module in (update_module, rewritten_updates):
+        monkeypatch.setattr(module, "collect_rows", find_and_wait)
+    until = time.time() + 20
+    soon = f"current_timestamp() < timestamp_micros({int(until * 1e6)}) AND id > 0"
+    assert update(spark, str(tmp_path), {"v": 1}, soon).num_updated_rows == 2
+    assert time.time() > until
+    assert rows_in(spark, tmp_path) == [(0, 0), (1, 1), (2, 1)]
+
+
+def test_python_isnt_called_for_other_rows(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql("SELECT id, if(id = 0, 'x', '7') AS s FROM range(3)").coalesce(1)
+    write(rows, str(tmp_path))
+    parse = F.udf(lambda text: str(int(text) + 1), "string")
+    update(spark, str(tmp_path), {"s": parse("s")}, "id > 0")
+    assert rows_in(spark, tmp_path) == [(0, "x"), (1, "8"), (2, "8")]
+
+
+def test_copied_texts_are_not_padded(spark: SparkSession, tmp_path: Path) -> None:
+    char = StructField("s", STRING, metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(5)"})
+    table = DeltaTable.create(str(tmp_path), StructType((StructField("id", LONG), char)))
+    write(spark.sql("SELECT id, 'ab' AS s FROM range(2)").coalesce(1), str(tmp_path))
+    update(spark, str(tmp_path), {"s": "'c'"}, "id = 0")
+    assert table.snapshot().to_arrow(["s"], "id = 1")["s"].to_pylist() == ["ab"]
 
 
 def test_a_file_with_other_rows_than_the_log_says(spark: SparkSession, tmp_path: Path) -> None:
