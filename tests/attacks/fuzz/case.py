@@ -178,9 +178,9 @@ def _has_spellings(commits: list[list[Action]], root: str) -> bool:
 
 
 def file_key(file: Any) -> tuple[str, str | None]:
-    """What tells a logical file from another; which spellings are one is another matter."""
+    """What tells a logical file from another; of its spellings some are one here, not all."""
     path, vector = key_of(file)
-    return _plain(path), vector
+    return _plain(path.removeprefix("file:")), vector
 
 
 def _plain(path: str) -> str:
