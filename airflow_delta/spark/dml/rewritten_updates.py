@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.features.schema_walk import all_fields
 from airflow_delta.spark.dml.change_files import keeps_change_data
+from airflow_delta.spark.dml.expressions import condition_column
 from airflow_delta.spark.dml.matching import LocatedRows, collect_rows
 from airflow_delta.spark.dml.new_values import assign, with_old_values
 from airflow_delta.spark.dml.removed_rows import RemovedRows, writes_deletion_vectors
@@ -137,9 +138,8 @@ class RewrittenUpdate:
     def _write(self, reader: SnapshotReader, files: pa.Table, new_files: NewFiles) -> None:
         target, assignments = self.target, self.assignments
         assert target.base is not None
-        meets = F.expr(self.condition) if isinstance(self.condition, str) else self.condition
-        rows = reader.located_rows(files)
-        rows = rows.withColumn(_CLAUSE, F.when(meets, _UPDATED).otherwise(_COPIED))
+        clause = F.when(condition_column(self.condition), _UPDATED).otherwise(_COPIED)
+        rows = reader.located_rows(files).withColumn(_CLAUSE, clause)
         new = assign(
             with_old_values(rows, target.base.schema),
             {_UPDATED: assignments},
