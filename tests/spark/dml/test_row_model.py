@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import DataFrame
@@ -23,12 +24,13 @@ from pyspark.sql.functions import lit
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaWarning, MultipleMatchesError
 from airflow_delta.spark import delete, merge, read_changes, read_snapshot, update, write
+from airflow_delta.spark.dml.merge import source as merge_source
 from tests.deep import deep_but_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta.spark import MergeBuilder
+    from airflow_delta.spark import MergeBuilder, MergeResult
 
 Values: TypeAlias = "tuple[int, int, str | None, int | None, str]"
 Change: TypeAlias = "tuple[str, Values]"
@@ -315,11 +317,11 @@ class Model:
         if is_ambiguous and not deletes_all and (matched or left):
             before = DeltaTable(str(self.table)).latest_version()
             with pytest.raises(MultipleMatchesError):
-                builder.execute()
+                self.merged(builder)
             assert DeltaTable(str(self.table)).latest_version() == before
             return
         rows, changes = self._merged(source, pairs, matched, added, left)
-        result = builder.execute()
+        result = self.merged(builder)
         kinds = Counter(kind for kind, _ in changes.elements())
         assert (result.num_inserted_rows, result.num_updated_rows, result.num_deleted_rows) == (
             kinds["insert"],
@@ -329,6 +331,12 @@ class Model:
         assert result.written == bool(changes)
         if changes:
             self.committed(result.version, rows, changes)
+
+    def merged(self, builder: MergeBuilder) -> MergeResult:
+        """Execute a merge; half of the sources are as if they were too large to be broadcast."""
+        most = self.rng.choice([0, merge_source._MOST_BROADCAST])
+        with patch.object(merge_source, "_MOST_BROADCAST", most):
+            return builder.execute()
 
     def _clauses(self) -> Any:
         """Clauses of each kind, at least one; all but the last of a kind have conditions."""

@@ -59,6 +59,7 @@ from airflow_delta.spark.writer.target import redefined_target
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
+    from airflow_delta.spark.dml.merge.keys import SourceKeys
     from airflow_delta.spark.writer.target import WriteTarget
 
 __all__ = ["MergeAttempt"]
@@ -214,9 +215,7 @@ class _Staging:
         merge, target = self.merge, self.target
         assignments = self._assignments
         self._check_expressions()
-        expression, num_rows = matching_files_expression(
-            merge.source, target, merge.on, merge.aliases
-        )
+        expression, keys = matching_files_expression(merge.source, target, merge.on, merge.aliases)
         inserts, own = merge.of(NOT_MATCHED), merge.of(MATCHED, NOT_MATCHED_BY_SOURCE)
         by_source = bool(merge.of(NOT_MATCHED_BY_SOURCE))
         transaction = target.transaction
@@ -225,7 +224,7 @@ class _Staging:
         )
         rows = self._reader.located_rows(files, tracked=row_ids_of(self._base)) if own else None
         if rows is None:
-            return self._stage_inserts_alone(files, num_rows)
+            return self._stage_inserts_alone(files, keys)
         matches = find_matches(
             rows,
             merge.source,
@@ -235,6 +234,7 @@ class _Staging:
             {n: values for n, values in assignments.items() if n in own},
             target,
             self.store,
+            keys=keys,
             keeps_old=keeps_change_data(target),
         )
         matches.check_single(merge.source, table=target.table)
@@ -244,7 +244,7 @@ class _Staging:
                 merge.source.spark, merge.table, target, files, matches.changed, self.new_files
             )
         inserted = self._inserted(matches.rows) if inserts else None
-        return self._stage_rows(Staged(num_rows, matches, removed), inserted)
+        return self._stage_rows(Staged(keys.num_rows, matches, removed), inserted)
 
     @cached_property
     def _base(self) -> Snapshot:
@@ -279,13 +279,19 @@ class _Staging:
             table=self.target.table,
         )
 
-    def _stage_inserts_alone(self, files: pa.Table, num_rows: int) -> Staged:
+    def _stage_inserts_alone(self, files: pa.Table, keys: SourceKeys) -> Staged:
         """Stage a merge that leaves the rows of the table as they are."""
         merge = self.merge
         matched = joined(
-            self._reader.located_rows(files), merge.source, merge.on, merge.aliases, "inner"
+            self._reader.located_rows(files),
+            merge.source,
+            merge.on,
+            merge.aliases,
+            "inner",
+            keys=keys,
+            table=self.target.table,
         )
-        return self._stage_rows(Staged(num_rows), self._inserted(matched))
+        return self._stage_rows(Staged(keys.num_rows), self._inserted(matched))
 
     def _inserted(self, matched: DataFrame) -> DataFrame:
         """The rows of the source without a match to which a clause applies, with their values."""

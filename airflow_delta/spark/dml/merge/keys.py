@@ -20,6 +20,10 @@ _MOST_PARTITIONS = 200
 """Up to so many values of a partition column are listed one by one."""
 
 
+_VALUE_BYTES = 8
+"""What a value of a key takes, without the characters of a text."""
+
+
 def has_plain_order(type_: str) -> bool:
     """Whether values of a type are the same in Spark and Python, and have the same order everywhere.
 
@@ -85,12 +89,14 @@ class SourceKeys:
     Attributes:
         num_rows: the number of its rows.
         num_matchable: the number of those that can match.
+        num_bytes: the bytes that the values of all keys take in those rows; None without keys.
         conditions: for each key whose values are known, a condition on the table's side that holds for
             every match.
     """
 
     num_rows: int
     num_matchable: int
+    num_bytes: int | None
     conditions: Sequence[Column]
 
 
@@ -110,16 +116,20 @@ def read_keys(source: MergeSource, keys: Sequence[MergeKey], candidates: Column)
         # Python can't decode texts that aren't UTF-8.
         is_text = F.is_valid_utf8(key.other) if key.type_ == "string" else F.lit(True)
         value = F.when(candidates & is_text, key.other)
+        size = F.octet_length(key.other) if key.type_ == "string" else F.lit(0)
         columns += [
+            F.coalesce(F.sum(F.when(candidates, size)), F.lit(0)).alias(f"text_bytes_{i}"),
             F.min(value).alias(f"least_{i}"),
             F.max(value).alias(f"greatest_{i}"),
             F.bool_or(candidates & key.other.isNull()).alias(f"has_null_{i}"),
             F.bool_or(candidates & ~is_text).alias(f"is_unknown_{i}"),
         ]
     row = source.rows.agg(*columns).toArrow().to_pylist()[0]
+    text_bytes = sum(row[f"text_bytes_{i}"] for i in range(len(keys)))
     return SourceKeys(
         row["rows"],
         row["matchable"],
+        text_bytes + row["matchable"] * _VALUE_BYTES * len(keys) if keys else None,
         [
             key.condition(
                 _KeyValues(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
@@ -21,6 +22,7 @@ from airflow_delta.row_changes.clauses import MATCHED, NOT_MATCHED_BY_SOURCE, Me
 from airflow_delta.spark.dml.assignments import Assignments
 from airflow_delta.spark.dml.expressions import condition_column
 from airflow_delta.spark.dml.matching import LocatedRows, collect_groups
+from airflow_delta.spark.dml.merge.condition import resolve_condition
 from airflow_delta.spark.dml.merge.source import SOURCE_ROW
 from airflow_delta.spark.dml.new_values import (
     assign,
@@ -37,6 +39,7 @@ from airflow_delta.spark.reader.snapshot_reader import (
 )
 
 if TYPE_CHECKING:
+    from airflow_delta.spark.dml.merge.keys import SourceKeys
     from airflow_delta.spark.dml.merge.source import MergeSource
     from airflow_delta.spark.writer.target import WriteTarget
 
@@ -111,9 +114,19 @@ class Matches:
 
 
 def joined(
-    rows: DataFrame, source: MergeSource, on: Column | str, aliases: tuple[str, str], how: str
+    rows: DataFrame,
+    source: MergeSource,
+    on: Column | str,
+    aliases: tuple[str, str],
+    how: str,
+    *,
+    keys: SourceKeys,
+    table: str,
 ) -> DataFrame:
     """Join rows of the table with the source.
+
+    If only the keys of the source are few enough to be sent to all executors, an inner join has two steps:
+    the rows that have one of the keys are found, and these alone are shuffled and joined with the source.
 
     Args:
         rows: the rows of the table.
@@ -121,10 +134,29 @@ def joined(
         on: the condition.
         aliases: the names of the table and of the source in it.
         how: the kind of the join.
+        keys: the values of the keys in the source.
+        table: the table's location, for errors.
     """
+    if how == "inner" and source.sends_keys(keys.num_bytes):
+        rows = _rows_with_keys(rows, source, on, aliases, table)
     return rows.alias(aliases[0]).join(
         source.for_join().alias(aliases[1]), condition_column(on), how
     )
+
+
+def _rows_with_keys(
+    rows: DataFrame, source: MergeSource, on: Column | str, aliases: tuple[str, str], table: str
+) -> DataFrame:
+    """The rows of the table whose keys are those of a row of the source."""
+    condition = resolve_condition(rows, source, on, aliases, table=table)
+    sent = {f"{OWN_PREFIX}key_{i}": key for i, key in enumerate(condition.keys)}
+    values = [key.other.alias(name) for name, key in sent.items()]
+    matches = [
+        key.own.eqNullSafe(F.col(name)) if key.is_null_safe else key.own == F.col(name)
+        for name, key in sent.items()
+    ]
+    found = source.rows.where(condition.of_source).select(*values)
+    return rows.join(F.broadcast(found), reduce(and_, matches), "left_semi")
 
 
 def numbered(clauses: Mapping[int, MergeClause]) -> Column:
@@ -153,6 +185,7 @@ def find_matches(
     target: WriteTarget,
     store: RowStore,
     *,
+    keys: SourceKeys,
     keeps_old: bool,
 ) -> Matches:
     """Join the table with the source, and store the pairs.
@@ -166,6 +199,7 @@ def find_matches(
         assignments: the values of those that update.
         target: the table.
         store: stores the pairs.
+        keys: the values of the keys in the source.
         keeps_old: whether the old values are needed later.
 
     Raises:
@@ -179,7 +213,8 @@ def find_matches(
     matched = {n: c for n, c in clauses.items() if c.when == MATCHED}
     rows = with_old_values(rows, schema)
     own = rows.alias(aliases[0])
-    pairs = joined(rows, source, on, aliases, "left" if by_source else "inner")
+    how = "left" if by_source else "inner"
+    pairs = joined(rows, source, on, aliases, how, keys=keys, table=table)
     number = numbered(matched)
     if by_source:
         # These use only the columns of the table, even if the source has columns of the same names.

@@ -37,6 +37,9 @@ SOURCE_ROW = f"{OWN_PREFIX}source_row"
 _MOST_BROADCAST = 64 << 20
 """A source of up to so many bytes is sent to all executors, so that the table needn't be shuffled."""
 
+_MOST_KEY_BYTES = 32 << 20
+"""Of a larger source the keys are sent, up to so many bytes. In memory they take several times as much."""
+
 
 @dataclass(frozen=True, slots=True)
 class MergeSource:
@@ -81,10 +84,25 @@ class MergeSource:
 
     def for_join(self) -> DataFrame:
         """The rows as the smaller side of a join: sent to all executors if that is cheap."""
+        return (
+            F.broadcast(self.rows)
+            if self._sends(self.size_in_bytes, _MOST_BROADCAST)
+            else self.rows
+        )
+
+    def sends_keys(self, num_bytes: int | None) -> bool:
+        """Whether the keys alone are sent to all executors, because the rows would be too many.
+
+        Args:
+            num_bytes: the bytes of the keys; None if there are none.
+        """
+        if num_bytes is None or self._sends(self.size_in_bytes, _MOST_BROADCAST):
+            return False
+        return self._sends(num_bytes, _MOST_KEY_BYTES)
+
+    def _sends(self, num_bytes: int, most: int) -> bool:
         threshold = str(self.spark.conf.get("spark.sql.autoBroadcastJoinThreshold"))
-        if threshold.startswith("-") or self.size_in_bytes > _MOST_BROADCAST:
-            return self.rows
-        return F.broadcast(self.rows)
+        return num_bytes <= most and not threshold.startswith("-")
 
 
 def store_source(

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError, MultipleMatchesError
 from airflow_delta.spark import MergeBuilder, merge, read_changes, read_snapshot, write
-from airflow_delta.spark.dml.merge import keys
+from airflow_delta.spark.dml.merge import keys, matches
+from airflow_delta.spark.dml.merge import source as merge_source
 from tests.deep import deep_but_for
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 
@@ -94,6 +95,62 @@ def test_a_source_ten_times_as_large(spark: SparkSession, numbers: Path) -> None
             spark.conf.unset(name)
     assert (result.num_updated_rows, result.num_inserted_rows) == (10, 90)
     assert values_in(spark, numbers) == dict.fromkeys(range(100), 1)
+
+
+def test_of_a_large_source_only_the_keys_are_sent(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only rows of the table with a key of the source are shuffled, whatever else the condition says."""
+    make(
+        spark,
+        tmp_path,
+        "SELECT id, concat('k', id % 10) AS s, IF(id % 4 = 0, NULL, id % 4) AS n, 0 AS v FROM range(40)",
+        properties=VECTORS,
+    )
+    # The ids 3, 13, 23 and 33 have the text k3; 8, 18, 28 and 38 k8, with null in n where 4 divides the id.
+    values = (
+        "('k3', 3L, 100), ('k8', NULL, 200), ('k8', NULL, -1), ('k7', 9L, 300), (NULL, 1L, 400)"
+    )
+    rows = spark.sql(f"SELECT * FROM VALUES {values} AS t(s, n, v)")
+    found: list[tuple[set[int], str]] = []
+
+    def with_keys(*arguments: Any) -> DataFrame:
+        left = rows_with_keys(*arguments)
+        plan = left._jdf.queryExecution().executedPlan().toString()
+        found.append(({row.id for row in left.select("id").collect()}, plan))
+        return left
+
+    rows_with_keys = matches._rows_with_keys
+    monkeypatch.setattr(matches, "_rows_with_keys", with_keys)
+    on = "t.s = source.s AND source.n <=> t.n AND source.v > 0 AND t.id + source.v < 225"
+
+    def merged() -> dict[int, int]:
+        begun = merge(spark, str(tmp_path), rows, on, target_alias="t")
+        begun.when_matched_update({"v": "source.v"}).when_not_matched_insert(
+            {"id": "-source.v", "v": "0"}
+        ).execute()
+        values = {row[0]: row[3] for row in rows_in(spark, tmp_path)}
+        DeltaTable(str(tmp_path)).restore(version=0)
+        return values
+
+    expected = dict.fromkeys((*range(40), -300, -400), 0) | {3: 100, 23: 100, 8: 200}
+    assert merged() == expected
+    assert not found
+    monkeypatch.setattr(merge_source, "_MOST_BROADCAST", 0)
+    assert merged() == expected
+    ((ids, plan),) = found
+    assert ids == {3, 23, 8, 28}
+    assert "BroadcastHashJoin" in plan
+    assert "LeftSemi" in plan
+    monkeypatch.setattr(merge_source, "_MOST_KEY_BYTES", 20)
+    assert merged() == expected
+    monkeypatch.setattr(merge_source, "_MOST_KEY_BYTES", 1 << 20)
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        assert merged() == expected
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("properties", deep_but_for(BOTH, VECTORS), ids=["copies", "vectors"])

@@ -1,0 +1,140 @@
+"""The condition of a merge, as Spark resolves it: its parts, and the keys in them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.dml.expressions import condition_column
+from airflow_delta.spark.dml.merge.keys import MergeKey, has_plain_order
+from airflow_delta.spark.reader.catalyst import (
+    Tree,
+    column_of,
+    conjuncts,
+    is_fixed,
+    is_repeatable,
+    kind,
+)
+
+if TYPE_CHECKING:
+    from airflow_delta.spark.dml.merge.source import MergeSource
+
+__all__ = ["MergeCondition", "resolve_condition"]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCondition:
+    """What the condition of a merge says of the rows that match.
+
+    Attributes:
+        of_source: a condition on rows of the source, which is true for those that can match.
+        of_table: conditions on rows of the table, which are true for those that match.
+        keys: the equalities of the table with the source.
+    """
+
+    of_source: Column
+    of_table: Sequence[Column]
+    keys: Sequence[MergeKey]
+
+
+def resolve_condition(
+    rows: DataFrame,
+    source: MergeSource,
+    on: Column | str,
+    aliases: tuple[str, str],
+    *,
+    table: str,
+    partition_by: Collection[str] = (),
+) -> MergeCondition:
+    """Resolve the condition of a merge.
+
+    Args:
+        rows: rows of the table. The columns of the result belong to it, and to the rows of the source.
+        source: the source.
+        on: the condition.
+        aliases: the names of the table and of the source in it.
+        table: the table's location, for errors.
+        partition_by: its partition columns.
+
+    Raises:
+        InvalidArgumentError: Spark can't resolve the condition, it isn't the same for a pair of rows each
+            time, or it has a subquery.
+    """
+    spark = source.spark
+    plan = _analyzed(rows.alias(aliases[0]), source, on, aliases, table)
+    parts = conjuncts(plan.condition().get())
+    if not all(is_repeatable(part, spark) for part in parts):
+        raise InvalidArgumentError(
+            f"the condition {on} has a subquery, or isn't the same for a pair of rows each time it is "
+            "evaluated: use columns and constants",
+            table=table,
+        )
+    names, others = _names(plan.left()), _names(plan.right())
+    fixed = [part for part in parts if is_fixed(part, spark)]
+    of_source = [part for part in fixed if _referenced(part) <= others.keys()]
+    of_table = [part for part in fixed if _referenced(part) <= names.keys()]
+    return MergeCondition(
+        reduce(and_, (column_of(part, spark) for part in of_source), F.lit(True)),
+        [column_of(part, spark) for part in of_table],
+        [key for part in fixed for key in _keys(source, part, names, others, partition_by)],
+    )
+
+
+def _analyzed(
+    own: DataFrame, source: MergeSource, on: Column | str, aliases: tuple[str, str], table: str
+) -> Tree:
+    """Spark's plan of a join by the condition."""
+    try:
+        joined = own.join(source.rows.alias(aliases[1]), condition_column(on))
+    except AnalysisException as error:
+        raise InvalidArgumentError(
+            f"Spark can't resolve the condition {on} with the columns of the table (as {aliases[0]}) and "
+            f"of the source (as {aliases[1]}): {str(error).strip().partition(chr(10))[0]}",
+            table=table,
+        ) from error
+    return joined._jdf.queryExecution().analyzed()  # noqa: SLF001
+
+
+def _names(plan: Tree) -> dict[int, str]:
+    """The columns of a plan, by Catalyst's ids."""
+    output = plan.output()
+    columns = (output.apply(i) for i in range(output.size()))
+    return {column.exprId().id(): str(column.name()) for column in columns}
+
+
+def _referenced(part: Tree) -> set[int]:
+    references = part.references().toSeq()
+    return {references.apply(i).exprId().id() for i in range(references.size())}
+
+
+def _keys(
+    source: MergeSource,
+    part: Tree,
+    names: Mapping[int, str],
+    others: Mapping[int, str],
+    partition_by: Collection[str],
+) -> Iterator[MergeKey]:
+    """The key in a part of the condition, if it is an equality of the table with the source."""
+    if kind(part) not in ("EqualTo", "EqualNullSafe"):
+        return
+    type_ = str(part.left().dataType().simpleString())
+    if not has_plain_order(type_):
+        return
+    for own, other in ((part.left(), part.right()), (part.right(), part.left())):
+        ids, other_ids = _referenced(own), _referenced(other)
+        if ids and other_ids and ids <= names.keys() and other_ids <= others.keys():
+            yield MergeKey(
+                column_of(own, source.spark),
+                column_of(other, source.spark),
+                type_,
+                is_null_safe=kind(part) == "EqualNullSafe",
+                is_of_partitions={names[number] for number in ids} <= set(partition_by),
+            )
