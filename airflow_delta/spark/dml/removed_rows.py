@@ -25,13 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.engine.data_files.footer_statistics import json_text
 from airflow_delta.engine.deletion_vectors.write import write_deletion_vectors
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.spark.reader.data_files import read_footer
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.rewrite.files import FileRewriter
+from airflow_delta.spark.rewrite.row_counts import rows_that_stay
 from airflow_delta.spark.writer.log_actions import live_files
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def remove_rows(
     merged = {
         number: former.get(number, BitMap64()) | rows[index] for number, index in enumerate(indexes)
     }
-    counts = _row_counts(table, touched)
-    is_whole = pa.array([len(merged[n]) >= count for n, count in enumerate(counts)], pa.bool_())
+    stay = rows_that_stay(table, touched, deleted=merged)
+    is_whole = pa.array([num_rows <= 0 for num_rows in stay], pa.bool_())
     whole, kept = touched.filter(is_whole), pc.indices_nonzero(pc.invert(is_whole))
     target.transaction.remove_files(touched)
     others = touched.take(kept)
@@ -132,10 +132,9 @@ def remove_rows(
         )
     ]
     target.transaction.add_files(added)
-    stay = [counts[number] - len(merged[number]) for number in kept.to_pylist()]
     return replace(
         result,
-        num_copied_rows=sum(stay),
+        num_copied_rows=sum(stay[number] for number in kept.to_pylist()),
         num_removed_files=touched.num_rows,
         num_removed_bytes=pc.sum(touched["size"]).as_py() or 0,
         num_added_files=len(added),
@@ -156,17 +155,6 @@ def _rewritten(
         return rewriter.rewrite_together(files, deleted=deleted, directory=directory)
     rewritten = rewriter.rewrite(files, deleted=deleted, directory=directory)
     return [successor for file in rewritten for successor in file.successors]
-
-
-def _row_counts(table: DeltaTable, files: pa.Table) -> list[int]:
-    """The rows of each file, also deleted ones: by its statistics, or by its footer."""
-    counts = num_records(files["stats"]).to_pylist()
-    return [
-        int(read_footer(table, path, size).num_rows) if count is None else count
-        for count, path, size in zip(
-            counts, files["path"].to_pylist(), files["size"].to_pylist(), strict=True
-        )
-    ]
 
 
 def _add_with_vectors(

@@ -36,6 +36,7 @@ from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructField, StructType
 from airflow_delta.spark.reader.char_columns import overlong_texts
 from airflow_delta.spark.reader.columns import quoted, spark_type
+from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from airflow_delta.spark.rules.not_null import unwanted_nulls
 from airflow_delta.spark.runtime.executor_errors import error_text, errors_of_executors
 
@@ -222,7 +223,9 @@ def _shown(rows: DataFrame, rule: RowRule) -> Column:
         for name in rows.columns
         if any(path == name or path.startswith(f"{name}.") for path in rule.columns)
     ]
-    others = [name for name in rows.columns if name not in own]
+    others = [
+        name for name in rows.columns if name not in own and not name.startswith(OWN_PREFIX)
+    ]
     shown = own + others[: max(0, _NUM_SHOWN - len(own))]
     columns = F.struct(*(F.col(quoted(name)) for name in shown))
     return F.substring(F.to_json(columns, {"ignoreNullFields": "false"}), 1, _MAX_SHOWN)

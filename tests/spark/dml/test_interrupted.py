@@ -67,7 +67,7 @@ CHANGES: dict[str, tuple[Callable[..., Any], list[tuple[int, int]], set[tuple[An
 """For each change what it leaves beside `KEPT`, and its change data."""
 
 STEPS: dict[str, tuple[Any, str, bool]] = {
-    "after the rows were found": (removed_rows, "_row_counts", False),
+    "after the rows were found": (removed_rows, "rows_that_stay", False),
     "after the deletion vectors": (removed_rows, "_add_with_vectors", True),
     "before the copies": (rewritten_files, "write_data_files", False),
     "after the copies": (rewritten_files, "write_data_files", True),

@@ -14,6 +14,7 @@ from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
 from airflow_delta.engine.model.schema import DATE, LONG, STRING, TIMESTAMP, StructField, StructType
 from airflow_delta.spark import delete, merge, read_snapshot, update, write
+from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from tests.deep import deep_but_for
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
 
@@ -158,8 +159,10 @@ def test_rows_that_would_break_a_rule(spark: SparkSession, tmp_path: Path) -> No
         (begun.when_matched_update({"v": "source.s"}), "the column v of the rows is string"),
         (begun.when_matched_update({"v": "1e30"}), "a value in the column v that its type long"),
     ]:
-        with pytest.raises(ConstraintViolationError, match=message):
+        with pytest.raises(ConstraintViolationError, match=message) as found:
             builder.execute()
+        # The row in the message has only columns of the table.
+        assert OWN_PREFIX not in str(found.value)
     assert all_files(tmp_path) == before
     assert stored_bytes(spark) == 0
 
