@@ -223,9 +223,7 @@ def _shown(rows: DataFrame, rule: RowRule) -> Column:
         for name in rows.columns
         if any(path == name or path.startswith(f"{name}.") for path in rule.columns)
     ]
-    others = [
-        name for name in rows.columns if name not in own and not name.startswith(OWN_PREFIX)
-    ]
+    others = [name for name in rows.columns if name not in own and not name.startswith(OWN_PREFIX)]
     shown = own + others[: max(0, _NUM_SHOWN - len(own))]
     columns = F.struct(*(F.col(quoted(name)) for name in shown))
     return F.substring(F.to_json(columns, {"ignoreNullFields": "false"}), 1, _MAX_SHOWN)
