@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -41,45 +40,6 @@ _DAMAGE = (pa.ArrowException, OSError, IndexError, KeyError, ValueError, Pyarrow
 
 _BUFFER = 256 << 10
 """The bytes that are read at a time of each column, on a disk."""
-
-
-_LEAST_PLAIN_BYTES = 4
-"""The bytes of a text in the encoding PLAIN, at least: those of its length."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """What is known of a file before its rows are read.
-
-    Attributes:
-        footer: the footer.
-        schema: the schema of the batches.
-        paths: the path of each column at the bottom of the schema.
-    """
-
-    footer: Any
-    schema: pa.Schema
-    paths: tuple[tuple[str, ...], ...]
-
-    def repeats_texts(self, number: int, row_groups: Sequence[int]) -> bool:
-        """Whether a column at the bottom has texts that the file stores in dictionaries.
-
-        Arrow decodes such a column in half the time if it reads the dictionary and its indexes, and then
-        takes the texts by the indexes, instead of building them one by one.
-
-        Args:
-            number: the number of the column.
-            row_groups: the row groups that are read.
-        """
-        (name, *inner) = self.paths[number]
-        if inner or self.schema.field(name).type not in (pa.string(), pa.binary()):
-            return False
-        chunks = (self.footer.row_group(group).column(number) for group in row_groups)
-        return all(
-            chunk.has_dictionary_page
-            and chunk.total_uncompressed_size < _LEAST_PLAIN_BYTES * chunk.num_values
-            for chunk in chunks
-        )
 
 
 class DataFile:
@@ -114,15 +74,15 @@ class DataFile:
             OutsidePathError: the table may not read there.
             StorageError: the store failed.
         """
-        return self._head.footer
+        return self._head[0]
 
     @property
     def schema(self) -> pa.Schema:
         """The schema, in the types of the batches, with field ids as metadata; see `footer` for errors."""
-        return self._head.schema
+        return self._head[1]
 
     @lazy_property
-    def _head(self) -> _Head:
+    def _head(self) -> tuple[Any, pa.Schema]:
         with self._source() as source, self.errors():
             file = self._open(source, None)
             if any(map(_has_inner_dictionary, file.schema_arrow)):
@@ -130,7 +90,7 @@ class DataFile:
                 plain = pa.BufferReader(read_plain_footer(source, size=self.size))
                 file = self._open(source, pq.read_metadata(plain))
             # Not the schema of the footer, where INT96 is in nanoseconds.
-            return _Head(file.metadata, file.schema_arrow, tuple(map(tuple, file.column_paths)))
+            return file.metadata, file.schema_arrow
 
     def batches(
         self, row_groups: Sequence[int], columns: Sequence[str], *, rows: int
@@ -146,19 +106,20 @@ class DataFile:
             DataFileError: the file is damaged.
             MissingFilesError, StorageError: as `footer`.
         """
-        head, wanted = self._head, set(columns)
-        leaves = [number for number, path in enumerate(head.paths) if path[0] in wanted]
+        footer = self.footer
+        wanted = set(columns)
         with self._source() as source, self.errors():
-            texts = [number for number in leaves if head.repeats_texts(number, row_groups)]
-            reader = self._open(source, head.footer, texts)
-            for batch in reader.iter_batches(
+            reader = self._open(source, footer)
+            leaves = [
+                number for number, path in enumerate(reader.column_paths) if path[0] in wanted
+            ]
+            yield from reader.iter_batches(
                 rows,
                 row_groups=list(row_groups),
                 column_indices=leaves,
                 # A thread of Arrow would wait for Python with each read.
                 use_threads=False,
-            ):
-                yield _with_plain_texts(batch, head.schema) if texts else batch
+            )
 
     def stored(self) -> StoredFile:
         """The row groups of the file, for copying.
@@ -201,15 +162,12 @@ class DataFile:
         except ObjectNotFoundError as error:
             raise self._missing() from error
 
-    def _open(
-        self, source: BinaryIO, footer: Any, dictionaries: Sequence[int] = ()
-    ) -> ParquetReader:
+    def _open(self, source: BinaryIO, footer: Any) -> ParquetReader:
         # Not a `ParquetFile`, which takes all memory from the default pool.
         reader = ParquetReader(decoding_pool())
         reader.open(
             source,
             metadata=footer,
-            read_dictionary=dictionaries,
             page_checksum_verification=True,
             # Over a network one large read is faster than many; on a disk small ones save memory.
             pre_buffer=self._is_remote,
@@ -256,17 +214,6 @@ class DataFile:
             num_missing=1,
             version=self._version,
         )
-
-
-def _with_plain_texts(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with texts in place of the dictionaries that its schema doesn't have."""
-    columns = [
-        array.dictionary.take(array.indices)
-        if pa.types.is_dictionary(field.type) and schema.field(field.name).type != field.type
-        else array
-        for field, array in zip(batch.schema, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _has_inner_dictionary(field: pa.Field) -> bool:

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import (
-    BINARY,
     LONG,
     STRING,
     AddFile,
@@ -22,7 +21,6 @@ from airflow_delta.engine import (
     StructField,
     StructType,
 )
-from airflow_delta.engine.data_files import data_file
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from tests.deep import deep_but_for
 from tests.house.test_layers import loaded_after
@@ -217,60 +215,3 @@ def test_dictionaries_inside_lists_are_read_as_texts(tmp_path: Path) -> None:
     found = table.snapshot().to_arrow()
     assert found.to_pylist() == rows.to_pylist()
     assert found.schema.field("d").type == pa.string()
-
-
-@pytest.mark.parametrize("page", [200, 1 << 20])
-def test_repeated_texts_are_read_by_their_dictionaries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int
-) -> None:
-    """Texts of few values, texts of many, and the same beside nulls and in several row groups."""
-    count = 3000
-    rows = pa.table(
-        {
-            "few": [f"value {i % 7}" if i % 5 else None for i in range(count)],
-            "empty": [""] * count,
-            "no": pa.nulls(count, pa.string()),
-            "many": [f"{i} of many" for i in range(count)],
-            "late": ["often" if i < 2000 else f"rare {i}" for i in range(count)],
-            "data": pa.array([b"\xff\x00" if i % 3 else b"" for i in range(count)]),
-            "kind": pa.array([f"kind {i % 3}" for i in range(count)]).dictionary_encode(),
-            "inner": [{"few": "x"}] * count,
-        }
-    )
-    path = tmp_path / "t" / "part.parquet"
-    schema = StructType(
-        [
-            *(StructField(name, STRING) for name in ("few", "empty", "no", "many", "late")),
-            StructField("data", BINARY),
-            StructField("kind", STRING),
-            StructField("inner", StructType([StructField("few", STRING)])),
-        ]
-    )
-    table = DeltaTable.create(str(tmp_path / "t"), schema)
-    pq.write_table(
-        rows, path, row_group_size=1100, data_page_size=page, dictionary_pagesize_limit=page
-    )
-    transaction = table.transaction("WRITE")
-    transaction.add_file(AddFile(path.name, {}, path.stat().st_size, 1, data_change=True))
-    transaction.commit()
-    read: dict[str, pa.DataType] = {}
-
-    def taken(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        read.update(zip(batch.schema.names, batch.schema.types, strict=True))
-        return with_plain_texts(batch, schema)
-
-    with_plain_texts = data_file._with_plain_texts
-    monkeypatch.setattr(data_file, "_with_plain_texts", taken)
-    for size in (999, 65_536):
-        found = table.snapshot().scan(batch_size=size).to_table()
-        found.validate(full=True)
-        assert found.to_pylist() == rows.to_pylist()
-        filtered = table.snapshot().to_arrow(["few", "data"], "few = 'value 3' AND late > 'p'")
-        assert filtered.to_pylist() == [
-            {"few": row["few"], "data": row["data"]}
-            for row in rows.to_pylist()
-            if row["few"] == "value 3" and row["late"] > "p"
-        ]
-    by_dictionary = {name for name, type_ in read.items() if pa.types.is_dictionary(type_)}
-    assert {"few", "data", "kind"} <= by_dictionary
-    assert not {"many", "inner"} & by_dictionary
