@@ -17,6 +17,7 @@ from airflow_delta.spark.dml.expressions import condition_column
 from airflow_delta.spark.dml.merge.keys import MergeKey, has_plain_order
 from airflow_delta.spark.reader.catalyst import (
     Tree,
+    catalyst,
     column_of,
     conjuncts,
     is_fixed,
@@ -25,6 +26,8 @@ from airflow_delta.spark.reader.catalyst import (
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from airflow_delta.spark.dml.merge.source import MergeSource
 
 __all__ = ["MergeCondition", "resolve_condition"]
@@ -32,7 +35,7 @@ __all__ = ["MergeCondition", "resolve_condition"]
 
 @dataclass(frozen=True, slots=True)
 class MergeCondition:
-    """What the condition of a merge says of the rows that match.
+    """The parts of the condition of a merge.
 
     Attributes:
         of_source: a condition on rows of the source, which is true for those that can match.
@@ -137,4 +140,14 @@ def _keys(
                 type_,
                 is_null_safe=kind(part) == "EqualNullSafe",
                 is_of_partitions={names[number] for number in ids} <= set(partition_by),
+                is_column=_is_column(own, source.spark),
             )
+
+
+def _is_column(side: Tree, spark: SparkSession) -> bool:
+    """Whether an expression is a column, in its own type or in a wider one."""
+    if kind(side) == "Cast":
+        child = side.child()
+        wider = catalyst(spark).expressions.Cast.canUpCast(child.dataType(), side.dataType())
+        return bool(wider) and kind(child) == "AttributeReference"
+    return kind(side) == "AttributeReference"

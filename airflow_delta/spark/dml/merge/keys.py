@@ -20,8 +20,8 @@ _MOST_PARTITIONS = 200
 """Up to so many values of a partition column are listed one by one."""
 
 
-_VALUE_BYTES = 8
-"""What a value of a key takes, without the characters of a text."""
+_ROW_BYTES = 64
+"""What a row takes in a hash table of Spark's with one number as its key."""
 
 
 def has_plain_order(type_: str) -> bool:
@@ -43,6 +43,8 @@ class MergeKey:
         type_: the type of both, as in SQL.
         is_null_safe: whether null equals null.
         is_of_partitions: whether the table's side has partition columns alone.
+        is_column: whether the table's side is a column, in its own type or in a wider one. It has a value
+            in every row; an expression may fail in rows that the merge doesn't read.
     """
 
     own: Column
@@ -50,6 +52,7 @@ class MergeKey:
     type_: str
     is_null_safe: bool
     is_of_partitions: bool
+    is_column: bool
 
     def condition(self, values: _KeyValues) -> Column:
         """A condition on the table's side that holds for every match."""
@@ -89,7 +92,8 @@ class SourceKeys:
     Attributes:
         num_rows: the number of its rows.
         num_matchable: the number of those that can match.
-        num_bytes: the bytes that the values of all keys take in those rows; None without keys.
+        num_bytes: about how much memory a hash table of these rows needs whose keys are those with
+            `MergeKey.is_column`; None if there is none.
         conditions: for each key whose values are known, a condition on the table's side that holds for
             every match.
     """
@@ -125,11 +129,13 @@ def read_keys(source: MergeSource, keys: Sequence[MergeKey], candidates: Column)
             F.bool_or(candidates & ~is_text).alias(f"is_unknown_{i}"),
         ]
     row = source.rows.agg(*columns).toArrow().to_pylist()[0]
-    text_bytes = sum(row[f"text_bytes_{i}"] for i in range(len(keys)))
+    sent = [i for i, key in enumerate(keys) if key.is_column]
+    # In the key and in the row.
+    text_bytes = 2 * sum(row[f"text_bytes_{i}"] for i in sent)
     return SourceKeys(
         row["rows"],
         row["matchable"],
-        text_bytes + row["matchable"] * _VALUE_BYTES * len(keys) if keys else None,
+        text_bytes + row["matchable"] * _ROW_BYTES * len(sent) if sent else None,
         [
             key.condition(
                 _KeyValues(

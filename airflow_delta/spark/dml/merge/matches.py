@@ -137,8 +137,15 @@ def joined(
         keys: the values of the keys in the source.
         table: the table's location, for errors.
     """
-    if how == "inner" and source.sends_keys(keys.num_bytes):
+    if how == "inner" and source.has_keys_to_send(keys.num_bytes):
         rows = _rows_with_keys(rows, source, on, aliases, table)
+        # The source occurs twice, and Spark gives the columns of the second occurrence new ids. Conditions
+        # and values may be bound to the columns of the source, so it comes first.
+        return (
+            source.for_join()
+            .alias(aliases[1])
+            .join(rows.alias(aliases[0]), condition_column(on), how)
+        )
     return rows.alias(aliases[0]).join(
         source.for_join().alias(aliases[1]), condition_column(on), how
     )
@@ -149,7 +156,8 @@ def _rows_with_keys(
 ) -> DataFrame:
     """The rows of the table whose keys are those of a row of the source."""
     condition = resolve_condition(rows, source, on, aliases, table=table)
-    sent = {f"{OWN_PREFIX}key_{i}": key for i, key in enumerate(condition.keys)}
+    columns = [key for key in condition.keys if key.is_column]
+    sent = {f"{OWN_PREFIX}key_{i}": key for i, key in enumerate(columns)}
     values = [key.other.alias(name) for name, key in sent.items()]
     matches = [
         key.own.eqNullSafe(F.col(name)) if key.is_null_safe else key.own == F.col(name)

@@ -124,7 +124,7 @@ def test_of_a_large_source_only_the_keys_are_sent(
     monkeypatch.setattr(matches, "_rows_with_keys", with_keys)
     on = "t.s = source.s AND source.n <=> t.n AND source.v > 0 AND t.id + source.v < 225"
 
-    def merged() -> dict[int, int]:
+    def merged(on: str = on) -> dict[int, int]:
         begun = merge(spark, str(tmp_path), rows, on, target_alias="t")
         begun.when_matched_update({"v": "source.v"}).when_not_matched_insert(
             {"id": "-source.v", "v": "0"}
@@ -142,15 +142,37 @@ def test_of_a_large_source_only_the_keys_are_sent(
     assert ids == {3, 23, 8, 28}
     assert "BroadcastHashJoin" in plan
     assert "LeftSemi" in plan
-    monkeypatch.setattr(merge_source, "_MOST_KEY_BYTES", 20)
+    # Of an expression Spark could ask for rows of other partitions, and for deleted ones, and fail there.
+    on = on.replace("t.s = source.s", "concat(t.s, '') = source.s").replace(
+        "<=> t.n", "<=> t.n + 0"
+    )
     assert merged() == expected
-    monkeypatch.setattr(merge_source, "_MOST_KEY_BYTES", 1 << 20)
+    monkeypatch.setattr(merge_source, "_SHARE_OF_MEMORY", 1 << 60)
+    assert merged() == expected
+    monkeypatch.setattr(merge_source, "_SHARE_OF_MEMORY", 1)
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     try:
         assert merged() == expected
     finally:
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
     assert len(found) == 1
+
+
+def test_columns_of_a_large_source_may_be_bound(
+    spark: SparkSession, numbers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = source_of(spark, "(3L, 7), (4L, 8), (30L, 9)")
+    monkeypatch.setattr(merge_source, "_MOST_BROADCAST", 0)
+    begun = merge(spark, str(numbers), rows, F.col("target.id") == rows["id"])
+    (
+        begun.when_matched_update({"v": rows["v"] + 1}, rows["v"] > 7)
+        .when_matched_delete(rows["id"] == 3)
+        .when_not_matched_insert({"id": rows["id"], "v": rows["v"]})
+        .execute()
+    )
+    expected = dict.fromkeys(range(10), 0) | {4: 9, 30: 9}
+    del expected[3]
+    assert values_in(spark, numbers) == expected
 
 
 @pytest.mark.parametrize("properties", deep_but_for(BOTH, VECTORS), ids=["copies", "vectors"])
