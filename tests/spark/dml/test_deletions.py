@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import (
+    ConstraintViolationError,
     InvalidArgumentError,
     InvalidTableError,
     UnsupportedFeatureError,
@@ -121,6 +122,23 @@ def test_an_overwrite_by_condition_that_adds_a_column(spark: SparkSession, tmp_p
         (1, 1, None),
         (2, 20, 5),
     }
+
+
+def test_new_rows_of_an_overwrite_must_meet_its_condition(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also if it is null for them: the next overwrite by the same condition would not replace them."""
+    old = [(1, 1), (2, None), (3, -3)]
+    write(spark.createDataFrame(old, "id int, v int").coalesce(1), str(tmp_path))
+    before = sorted(tmp_path.rglob("*.parquet"))
+    for value in (None, 0):
+        new = spark.createDataFrame([(4, 4), (5, value)], "id int, v int").coalesce(1)
+        with pytest.raises(ConstraintViolationError, match="replace_where, v > 0: 1 row breaks"):
+            write(new, str(tmp_path), "overwrite", replace_where="v > 0")
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+    write(new.where("id = 4"), str(tmp_path), "overwrite", replace_where="v > 0")
+    rows = {tuple(row) for row in read_snapshot(spark, str(tmp_path)).collect()}
+    assert rows == {(2, None), (3, -3), (4, 4)}
 
 
 def test_conditions_of_overwrites_are_checked_before_anything_is_written(
