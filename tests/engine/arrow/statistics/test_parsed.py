@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -78,6 +79,17 @@ def test_int96_timestamps_are_instants() -> None:
 def test_what_json_can_not_hold_is_left_out(value: float) -> None:
     assert stats_of([value, 1.5], pa.float64()) == [{}, {"c": Decimal("1.5")}]
     assert stats_of([b"x"], pa.binary()) == [{}]
+
+
+@pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])
+def test_a_negative_zero_keeps_its_sign_for_readers_that_parse_integers(type_: pa.DataType) -> None:
+    """For many readers, Python's among them, ``-0`` is the integer 0, which has no sign."""
+    stats = [{"minValues": {"c": -0.0}, "maxValues": {"c": 0.0}}]
+    column = pa.struct([("c", type_)])
+    parsed = pa.array(stats, pa.struct([("minValues", column), ("maxValues", column)]))
+    read = json.loads(stats_from_parsed(parsed, utc=())[0].as_py())
+    signs = [math.copysign(1, read[name]["c"]) for name in ("minValues", "maxValues")]
+    assert signs == [-1, 1]
 
 
 def test_nanoseconds_are_cut_towards_the_past() -> None:
