@@ -37,6 +37,12 @@ def test_a_flipped_bit_is_refused(index: int) -> None:
         file_format.unframe(bytes(damaged), size=36)
 
 
+def test_a_checksum_of_zeros_is_no_missing_checksum() -> None:
+    """A crash may leave the end of a file as zeros, and the protocol has no frame without a checksum."""
+    with pytest.raises(DeletionVectorError, match="CRC-32"):
+        file_format.unframe(FRAMED[:-4] + bytes(4), size=36)
+
+
 def test_version_1_is_accepted() -> None:
     file_format.check_version(b"\x01\x00")
 
