@@ -368,6 +368,17 @@ def test_a_vacuum_deletes_nothing_outside(mode: Any, path: str) -> None:
         ("abfss://c@acc.dfs.core.windows.net/a", "abfss://c@acc.dfs.evil.example/a/x", False),
         ("abfss://c@acc.dfs.core.windows.net/a", "abfss://c@acc2.dfs.core.windows.net/a/x", False),
         ("abfss://c@acc.dfs.core.windows.net/a", "abfss://d@acc.dfs.core.windows.net/a/x", False),
+        # The service takes a backslash for a slash.
+        (
+            "abfss://c@acc.dfs.core.windows.net/a",
+            "abfss://c@acc.dfs.core.windows.net/a/..\\b/x",
+            False,
+        ),
+        (
+            "abfss://c@acc.dfs.core.windows.net/a",
+            "abfss://c@acc.dfs.core.windows.net/a/k\\..\\../b/x",
+            False,
+        ),
         ("/data/shared", "/data/shared/x", True),
         ("file:///data/shared/", "/data/shared/x", True),
         ("/data/shared", "/data/shared2/x", False),
