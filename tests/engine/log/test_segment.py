@@ -241,6 +241,13 @@ def test_what_one_listing_misses_is_damage_only_if_the_next_one_misses_it(
         load_segment(always(storage, *hidden), version=version)
 
 
+def test_a_checkpoint_of_the_next_version_is_ignored_when_a_second_listing_shows_it():
+    """Only the second listing goes beyond the version."""
+    storage = make_log([*commits(0, 6), classic(5)])
+    segment = load_segment(Hiding(storage, commit(3)), version=4)
+    assert (segment.version, chosen(segment), versions(segment)) == (4, None, [0, 1, 2, 3, 4])
+
+
 def test_a_checkpoint_made_while_its_commits_are_cleaned_up():
     storage = make_log([*commits(4, 6), classic(5)])
     segment = load_segment(Hiding(storage, classic(5)))
