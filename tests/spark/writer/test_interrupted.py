@@ -56,28 +56,30 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("mode", deep_but_for(["append", "overwrite"], "overwrite"))
 def test_a_write_that_stops_leaves_nothing_and_a_retry_writes_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, mode: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     write(spark.range(4), str(tmp_path))
     files = data_files(tmp_path)
-    owner, name, is_after = STEPS[step]
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, stopping(getattr(owner, name) if is_after else None))
-        with pytest.raises(StoppedError):
-            write(spark.range(4, 6), str(tmp_path), mode=mode, txn=("task", 1))
-    assert DeltaTable(str(tmp_path)).latest_version() == 0
-    if step != "before the commit":
-        assert data_files(tmp_path) == files
+    # Each try finds the table as it was before all of them.
+    for step, (owner, name, is_after) in STEPS.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, stopping(getattr(owner, name) if is_after else None))
+            with pytest.raises(StoppedError):
+                write(spark.range(4, 6), str(tmp_path), mode=mode, txn=("task", 1))
+        assert DeltaTable(str(tmp_path)).latest_version() == 0, step
+        if step != "before the commit":
+            assert data_files(tmp_path) == files, step
     for _ in range(2):
         assert write(spark.range(4, 6), str(tmp_path), mode=mode, txn=("task", 1)).version == 1
     ids = sorted(row["id"] for row in read_snapshot(spark, str(tmp_path)).collect())
     assert ids == ([0, 1, 2, 3, 4, 5] if mode == "append" else [4, 5])
 
 
-@pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}])
+@pytest.mark.parametrize(
+    "properties", deep_but_for([{}, {"delta.enableDeletionVectors": "true"}], {})
+)
 def test_a_deletion_that_stops_leaves_the_rows(
     spark: SparkSession,
     tmp_path: Path,
