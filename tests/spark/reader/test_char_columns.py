@@ -59,16 +59,23 @@ def test_values_and_comparisons_are_padded_as_by_the_peer(
 ) -> None:
     query = f"SELECT * FROM delta.`{table}`"
     frame = read_snapshot(spark, table)
-    assert bag(rows_of(frame)) == bag(delta_spark.sql(query))
-    wanted, later, before = (
-        [sorted(row["id"] for row in rows) for rows in found]
-        for found in (
-            delta_spark.sql_of_each([f"{query} WHERE {condition}" for condition in CONDITIONS]),
-            rows_of_each([frame.where(condition) for condition in CONDITIONS]),
-            rows_of_each([read_snapshot(spark, table, predicate=c) for c in CONDITIONS]),
-        )
+    all_wanted, *wanted = delta_spark.sql_of_each(
+        [query, *(f"{query} WHERE {condition}" for condition in CONDITIONS)]
     )
-    assert later == before == wanted
+    number = len(CONDITIONS)
+    found = rows_of_each(
+        [
+            frame,
+            *(frame.where(condition) for condition in CONDITIONS),
+            *(read_snapshot(spark, table, predicate=condition) for condition in CONDITIONS),
+        ]
+    )
+    assert bag(found[0]) == bag(all_wanted)
+    later, before, expected = (
+        [sorted(row["id"] for row in rows) for rows in each]
+        for each in (found[1 : number + 1], found[number + 1 :], wanted)
+    )
+    assert later == before == expected
     changes = read_changes(spark, table, 1).drop("_commit_timestamp")
     wanted_changes = f"SELECT {', '.join(changes.columns)} FROM table_changes_by_path('{table}', 1)"
     assert bag(rows_of(changes)) == bag(delta_spark.sql(wanted_changes))

@@ -29,8 +29,10 @@ EVOLUTIONS = {
         [
             "SELECT 1L AS id, 'new' AS extra",
             "SELECT named_struct('b', 'x', 'a', 1) AS s, 2L AS id",
-            "SELECT array(named_struct('x', 1, 'y', 2)) AS l",
-            "SELECT map('k', named_struct('k', 1, 'z', DATE'2020-01-01')) AS m",
+            (
+                "SELECT map('k', named_struct('k', 1, 'z', DATE'2020-01-01')) AS m, "
+                "array(named_struct('x', 1, 'y', 2)) AS l"
+            ),
         ],
     ),
     "wider types": (
@@ -38,8 +40,10 @@ EVOLUTIONS = {
         {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"},
         [
             "SELECT 3000000000L AS id",
-            "SELECT 12345.678BD AS d, named_struct('a', 70000) AS s",
-            "SELECT array(3000000000L) AS l, TIMESTAMP_NTZ'2020-01-01 10:00:00' AS day",
+            (
+                "SELECT 12345.678BD AS d, named_struct('a', 70000) AS s, array(3000000000L) AS l, "
+                "TIMESTAMP_NTZ'2020-01-01 10:00:00' AS day"
+            ),
         ],
     ),
     "types without widening": (

@@ -168,9 +168,8 @@ CASES = {
 IN_SHORT = [
     "not null and check constraints",
     "lengths, defaults and statistics of few columns",
-    "iceberg 2",
 ]
-"""Partitions and mapped columns are in them as well."""
+"""Partitions are in them as well; mapped columns in the twins of `tests/spark/dml/test_twins.py`."""
 
 
 @pytest.mark.parametrize("name", deep_but_for(CASES, *IN_SHORT))
