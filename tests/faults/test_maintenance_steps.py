@@ -86,7 +86,7 @@ def kind_of(step: Call) -> str:
     return "stream" if step.operation in STREAMED else "change"
 
 
-@pytest.mark.parametrize("name", deep_but_for(JOBS, "v2, from the previous one", "classic"))
+@pytest.mark.parametrize("name", deep_but_for(JOBS, "classic"))
 def test_a_job_survives_whatever_fails(name: str) -> None:
     job = JOBS[name]
     with small_files():
@@ -117,12 +117,8 @@ def killer() -> Iterator[Killer]:
     killer.close()
 
 
-@pytest.mark.parametrize(
-    "name",
-    deep_but_for(
-        ["classic, from the previous one", "v2, from the previous one"], "v2, from the previous one"
-    ),
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("name", ["classic, from the previous one", "v2, from the previous one"])
 def test_a_job_survives_kill_9(name: str, killer: Killer, tmp_path: Path) -> None:
     """In a directory and for real, before each step that changes it."""
     job = JOBS[name]

@@ -94,7 +94,18 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_loop, "pause", lambda _: None)
 
 
-@pytest.fixture(params=JOBS)
+IN_SHORT = (
+    "commit, each third is backfilled",
+    "commit, backfilled from the start",
+    "backfill",
+    "create",
+    "hand over",
+    "take back",
+)
+"""One job of each kind."""
+
+
+@pytest.fixture(params=deep_but_for(JOBS, *IN_SHORT))
 def job(request: pytest.FixtureRequest) -> Job:
     return JOBS[request.param]
 
@@ -233,7 +244,7 @@ def judge(job: Job, world: World, outcome: object, before: list[bytes], *, unkno
 
 # Whether the store is remote, and whether it has put-if-absent, matters to puts that decide.
 _STORES = [
-    (store, name)
+    pytest.param(store, name, marks=() if name in IN_SHORT else pytest.mark.deep)
     for name, job in JOBS.items()
     for store in ("remote", "local" if job.puts else "without put-if-absent")
 ]
@@ -358,7 +369,12 @@ LATER = (0, 1, 2, 7, NEVER)
 
 
 # Nobody is faster to create the table than whoever creates it.
-_RACES = [("alone", name) for name in JOBS] + [("overtaken", n) for n in JOBS if n != "create"]
+_RACES = [
+    pytest.param(race, name, marks=() if name in IN_SHORT else pytest.mark.deep)
+    for race in ("alone", "overtaken")
+    for name in JOBS
+    if (race, name) != ("overtaken", "create")
+]
 
 
 @pytest.mark.parametrize(("race", "job"), _RACES, indirect=["job"])
@@ -431,9 +447,7 @@ def test_what_takes_put_if_absent_is_refused_without_it(job: Job, start: World) 
 _KILLED = JOBS.keys() - {"backfill a part", "hand over again", "take back"}
 
 
-@pytest.mark.parametrize(
-    "name", deep_but_for(sorted(_KILLED), "commit, each third is backfilled", "hand over")
-)
+@pytest.mark.parametrize("name", deep_but_for(sorted(_KILLED), "hand over"))
 def test_a_job_survives_kill_9(name: str, tmp_path: Path) -> None:
     """In a directory and a database, for real, before each step that changes one of them."""
     job, template = JOBS[name], Place(tmp_path / "template")

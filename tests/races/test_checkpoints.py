@@ -25,7 +25,6 @@ from airflow_delta.engine.maintenance.checkpoint.execution import (
 )
 from airflow_delta.engine.maintenance.checkpoint.plan import plan_checkpoint
 from airflow_delta.engine.model.schema import PrimitiveType, StructField, StructType
-from tests.deep import deep_but_for
 from tests.faults.maintenance_jobs import LAST, STATES, jobs, rely_on, small_files
 from tests.races.worker import Worker, live_files, warn_of_all_but_replacements
 from tests.table_builder import state_of
@@ -43,10 +42,9 @@ def workers() -> Iterator[list[Worker]]:
         worker.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
-    "policies",
-    deep_but_for([("classic", "classic"), ("v2", "v2"), ("classic", "v2")], ("classic", "v2")),
-    ids="-".join,
+    "policies", [("classic", "classic"), ("v2", "v2"), ("classic", "v2")], ids="-".join
 )
 def test_processes_at_once_do_no_harm(
     policies: tuple[str, str], workers: list[Worker], tmp_path: Path

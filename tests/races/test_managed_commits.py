@@ -178,6 +178,7 @@ def test_a_writer_dies_before_another_one_comes(policy: str, use: Use) -> None:
     }
 
 
+@pytest.mark.deep
 def test_a_writer_dies_while_another_one_is_under_way(use: Use) -> None:
     for steps in each_death(meanwhile=True):
         use(steps)
@@ -223,7 +224,7 @@ UNKNOWN = [
 """Where the client may not learn what has come of its commit."""
 
 
-@pytest.mark.parametrize("lost", deep_but_for(LOST, "two answers", UNKNOWN[1]))
+@pytest.mark.parametrize("lost", deep_but_for(LOST, UNKNOWN[1]))
 def test_a_ratification_is_not_heard_of(lost: str, use: Use) -> None:
     """L14f: the request is repeated, others commit and backfill at any time; nothing is there twice."""
     for steps in each_schedule():

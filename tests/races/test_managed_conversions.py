@@ -96,6 +96,7 @@ def test_an_append_and_a_conversion_interrupt_each_other(policy: str, use: Use) 
     assert met.keys() == {"before", "after", "ProtocolChangedError"}
 
 
+@pytest.mark.deep
 def test_a_commit_and_a_conversion_interrupt_each_other_again(use: Use) -> None:
     """L14g, of writers who were already under way when the table was given away."""
     met: Counter[str] = Counter()
@@ -159,7 +160,9 @@ FAULTS: dict[str, tuple[list[Fault], list[Fault]]] = {
 }
 
 
-@pytest.mark.parametrize("what", FAULTS)
+@pytest.mark.parametrize(
+    "what", deep_but_for(FAULTS, "the answer to the put", "the proposal", "to tell the owner")
+)
 def test_something_of_a_conversion_fails_while_another_writer_comes(what: str, use: Use) -> None:
     """L14g, if the store or the commit store fails."""
     store, commit_store = FAULTS[what]
@@ -195,6 +198,7 @@ def test_two_conversions_to_one_owner_interrupt_each_other(policy: str, use: Use
     assert met.keys() == {"converted left", "ProtocolChangedError converted"}
 
 
+@pytest.mark.deep
 def test_two_conversions_to_different_owners_interrupt_each_other(use: Use) -> None:
     met: Counter[str] = Counter()
     for steps in each_schedule(twice=True, firsts=[0]):
@@ -231,7 +235,9 @@ def create(delta: DeltaTable, owner: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "owners", [(OWNER, OWNER), (OWNER, OTHER), (OWNER, None)], ids=["same", "two", "one or none"]
+    "owners",
+    deep_but_for([(OWNER, OWNER), (OWNER, OTHER), (OWNER, None)], (OWNER, OTHER)),
+    ids=["same", "two", "one or none"],
 )
 def test_two_creations_interrupt_each_other(owners: tuple[str, str | None], use: Use) -> None:
     met: Counter[bool] = Counter()
@@ -291,6 +297,7 @@ def test_an_append_and_a_release_interrupt_each_other(policy: str, use: Use) -> 
     assert met.keys() == {"before", "after", "ProtocolChangedError"}
 
 
+@pytest.mark.deep
 def test_a_commit_and_a_release_interrupt_each_other_again(use: Use) -> None:
     met: Counter[str] = Counter()
     for steps in each_schedule(twice=True, firsts=[0]):
@@ -341,7 +348,7 @@ COMERS: dict[str, Callable[[DeltaTable], object]] = {
 
 
 @pytest.mark.parametrize("policy", deep_but_for(["1", "on-request"], "on-request"))
-@pytest.mark.parametrize("comer", COMERS)
+@pytest.mark.parametrize("comer", deep_but_for(COMERS, "an append", "a conversion"))
 def test_a_release_dies_before_others_come(comer: str, policy: str, use: Use) -> None:
     """L14h: what was ratified counts, and the next client completes it."""
     met = set()
@@ -427,6 +434,7 @@ def test_a_release_meets_a_conversion(use: Use) -> None:
     assert met.keys() == {"converted left", "converted converted"}
 
 
+@pytest.mark.deep
 def test_a_table_goes_there_and_back_under_the_eyes_of_a_writer(use: Use) -> None:
     """To the owner, back, to another owner: his commit is made before, or finds the table changed."""
 

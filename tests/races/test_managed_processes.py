@@ -45,13 +45,10 @@ def workers() -> Iterator[list[Worker]]:
         yield started
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("database", "policy", "appends"),
-    [
-        ("sqlite", "7", 25),
-        pytest.param("postgresql", "1", 50, marks=pytest.mark.deep),
-        pytest.param("postgresql", "on-request", 50, marks=pytest.mark.deep),
-    ],
+    [("sqlite", "7", 25), ("postgresql", "1", 50), ("postgresql", "on-request", 50)],
 )
 def test_every_append_is_there_once(
     database: str, policy: str, appends: int, workers: list[Worker], tmp_path: Path

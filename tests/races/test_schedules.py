@@ -25,7 +25,7 @@ from tests.races.serial_model import problems
 from tests.stepping import SteppedStorage, Turns, stepped_engine
 from tests.table_builder import MemoryTable, state_of
 
-SEEDS, BLOCKS = 1000, 4
+SEEDS, BLOCKS = 1000, 10
 Use = Callable[[Turns], None]
 
 
