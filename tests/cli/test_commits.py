@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -190,6 +191,30 @@ def test_commits_that_are_lost_are_given_up(
     assert DeltaTable(managed).alter.set_properties({"number": "anew"}).version == 6
     assert main(["commits", str(managed), "--accept-log", "6"]) == 1
     assert "nothing is missing" in capsys.readouterr().err
+
+
+def test_a_dry_run_records_nothing_not_even_a_hand_over(
+    sales_copy: Path, owner_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The client that has handed the table over died before it could inform the owner."""
+    DeltaTable(sales_copy).convert_to_managed("sql")
+    with sqlite3.connect(owner_url.removeprefix("sqlite:///")) as database:
+        database.execute(
+            "UPDATE airflow_delta_managed_tables SET standing = 'proposed', latest_version = 3, "
+            "backfilled_version = 3"
+        )
+        before = [*database.iterdump()]
+    for words in ([], ["--accept-log", "4"]):
+        assert main(["commits", str(sales_copy), *words]) == bool(words)
+        with sqlite3.connect(owner_url.removeprefix("sqlite:///")) as database:
+            assert [*database.iterdump()] == before
+    captured = capsys.readouterr()
+    assert "active" in captured.out
+    assert "nothing is missing" in captured.err
+    assert main(["commits", str(sales_copy), "--accept-log", "4", "--yes"]) == 1
+    assert "nothing is missing" in capsys.readouterr().err
+    with sqlite3.connect(owner_url.removeprefix("sqlite:///")) as database:
+        assert "'active'" in "".join(database.iterdump())
 
 
 @pytest.mark.parametrize("change", [["--relocate"], ["--accept-log", "3", "--yes"]])

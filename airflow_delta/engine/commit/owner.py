@@ -235,7 +235,7 @@ class CommitOwner(Protocol):
         """
 
     def status(self, table: ManagedTable) -> OwnerStatus:
-        """Return what the owner knows of a table.
+        """Return what the owner knows of a table. It should record nothing: dry runs call it.
 
         Raises:
             CommitOwnerUnavailableError: the owner can't be reached.

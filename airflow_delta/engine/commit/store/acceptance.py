@@ -21,6 +21,7 @@ from airflow_delta.engine.commit.store.catch_up import backfill
 from airflow_delta.engine.commit.store.commit_store import TableEntry
 from airflow_delta.engine.commit.store.ownership import (
     activate_if_owned,
+    foresee_ownership,
     is_handed_over,
     make_not_handed_over_error,
 )
@@ -51,7 +52,8 @@ class _RemainingCommits:
 def accept_log(table_store: TableCommitStore, version: int, *, dry_run: bool = False) -> int:
     """Give up ratified commits that are lost; see `StoreBackedOwner.accept_log`."""
     owner = table_store.table.owner
-    entry = activate_if_owned(table_store, table_store.load_entry())
+    current = foresee_ownership if dry_run else activate_if_owned
+    entry = current(table_store, table_store.load_entry())
     if entry.standing is Standing.PROPOSED:
         raise make_not_handed_over_error(table_store, entry)
     remaining, latest = _find_remaining(table_store, entry), entry.latest_version

@@ -29,6 +29,7 @@ from airflow_delta.engine.commit.store.catch_up import backfill, catch_up, check
 from airflow_delta.engine.commit.store.commit_store import CommitStore
 from airflow_delta.engine.commit.store.ownership import (
     activate_if_owned,
+    foresee_ownership,
     forget,
     make_not_handed_over_error,
     propose,
@@ -167,13 +168,15 @@ class StoreBackedOwner:
     def status(self, table: ManagedTable) -> OwnerStatus:
         """Return what the commit store has recorded of a table; see `CommitOwner.status`.
 
+        Records nothing, not even that the table was handed over.
+
         Raises:
             CommitOwnerUnavailableError: the commit store can't be reached.
             CommitOwnerError: the owner doesn't have the table.
             StorageError: the store failed; only possible if the table wasn't used since the hand-over.
         """
         table_store = TableCommitStore(self._commit_store, table)
-        entry = activate_if_owned(table_store, table_store.load_entry())
+        entry = foresee_ownership(table_store, table_store.load_entry())
         return OwnerStatus(
             entry.standing, entry.latest_version, entry.backfilled_version, len(entry.commits)
         )
@@ -217,7 +220,7 @@ class StoreBackedOwner:
         Args:
             table: the table.
             version: the newest version that is left.
-            dry_run: only check whether the version would be accepted.
+            dry_run: only check whether the version would be accepted, and record nothing.
 
         Returns:
             The newest version that was ratified: the last one that is given up.

@@ -3,7 +3,7 @@
 A client first proposes a table to the owner (`propose`). Then it writes the commit that hands the table
 over into the log, and informs the owner (`take_over`) or withdraws the proposal (`forget`). That commit
 counts as soon as it is in the log. So the log decides what a proposal becomes, and each call for a proposed
-table reads it first (`activate_if_handed_over`, `activate_if_owned`).
+table reads it first (`activate_if_handed_over`, `activate_if_owned`; `foresee_ownership` records nothing).
 
 docs/explanation/managed-commits.md says what the log can look like, and what that means.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 
 from airflow_delta.engine.commit.backfill_files import find_newest_version
 from airflow_delta.engine.commit.owner import Standing
@@ -34,6 +35,7 @@ from airflow_delta.engine.storage.base import Storage
 __all__ = [
     "activate_if_handed_over",
     "activate_if_owned",
+    "foresee_ownership",
     "forget",
     "is_handed_over",
     "make_not_handed_over_error",
@@ -69,17 +71,37 @@ def activate_if_owned(table_store: TableCommitStore, entry: TableEntry) -> Table
         CommitOwnerUnavailableError: the commit store can't be reached.
         StorageError: the store failed.
     """
-    entry = activate_if_handed_over(table_store, entry)
-    if entry.standing is not Standing.PROPOSED:
-        return entry
-    storage = table_store.table.storage
-    newest = find_newest_version(storage, entry.owned_from)
-    # Read again: the commit may have been written in between.
-    if newest is None or is_handed_over(storage, entry) is False:
+    owned = foresee_ownership(table_store, entry)
+    if owned is entry:
         return entry
     table_store.activate()
-    table_store.observe(newest)
+    if owned.latest_version > owned.owned_from:
+        table_store.observe(owned.latest_version)
     return table_store.load_entry()
+
+
+def foresee_ownership(table_store: TableCommitStore, entry: TableEntry) -> TableEntry:
+    """Return the entry that `activate_if_owned` would record, or the same entry; records nothing.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    if entry.standing is not Standing.PROPOSED:
+        return entry
+    storage, version = table_store.table.storage, entry.owned_from
+    if not is_handed_over(storage, entry):
+        newest = find_newest_version(storage, entry.owned_from)
+        # Read again: the commit may have been written in between.
+        if newest is None or is_handed_over(storage, entry) is False:
+            return entry
+        version = newest
+    return replace(
+        entry,
+        standing=Standing.ACTIVE,
+        latest_version=version,
+        backfilled_version=version,
+        commits=(),
+    )
 
 
 def propose(table_store: TableCommitStore, version: int) -> None:

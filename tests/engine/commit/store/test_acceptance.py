@@ -14,7 +14,15 @@ from airflow_delta.engine.log.files import commit_path
 from tests.engine.commit.store.test_owner import HOWS, POLICIES, World, texts
 from tests.faulty_commit_store import FaultyCommitStore
 from tests.faulty_storage import Crash, Fault, How
-from tests.owned_tables import OWNER, commit_text, fresh_storage, in_log, unbackfilled_files
+from tests.owned_tables import (
+    OWNER,
+    commit_text,
+    fresh_storage,
+    handing_over,
+    in_log,
+    managed,
+    unbackfilled_files,
+)
 
 CHECKPOINT = f"_delta_log/{6:020}.checkpoint.parquet"
 
@@ -201,6 +209,24 @@ def test_a_log_that_the_table_was_not_handed_over_in_is_not_accepted() -> None:
     proposed.owner().propose(proposed.table(), 0)
     with pytest.raises(CommitOwnerError, match="agreed to own it from version 0"):
         proposed.owner().accept_log(proposed.table(), 0)
+
+
+@pytest.mark.parametrize("is_cleaned_up", [False, True])
+def test_a_dry_run_records_nothing_not_even_a_hand_over(is_cleaned_up: bool) -> None:
+    world = World(dict(managed(fresh_storage()).conf))
+    world.owner().propose(world.table(), 1)
+    newest = 3 if is_cleaned_up else 1
+    world.inner.create(commit_path(newest), handing_over(world.conf))
+    proposed = world.entry()
+    for dry_run in (True, False):
+        # The answer of the dry run is what the other one says.
+        with pytest.raises(CommitOwnerError, match=f"nothing is missing .* up to version {newest}"):
+            world.owner().accept_log(world.table(), newest, dry_run=dry_run)
+        if dry_run:
+            foreseen = world.status()
+            assert world.entry() == proposed
+    assert world.entry().standing is Standing.ACTIVE
+    assert world.status() == foreseen == OwnerStatus(Standing.ACTIVE, newest, newest, 0)
 
 
 def test_commits_that_are_ratified_concurrently_are_not_given_up() -> None:
