@@ -9,6 +9,7 @@ The table itself isn't changed. It is opened by its log alone, since the owner m
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -34,7 +35,10 @@ class RepairableOwner(Protocol):
         """Record that a table has moved; see `StoreBackedOwner.relocate`."""
 
     def accept_log(self, table: ManagedTable, version: int, *, dry_run: bool = False) -> int:
-        """Give up ratified commits that are lost; see `StoreBackedOwner.accept_log`."""
+        """Give up ratified commits that are lost; see `StoreBackedOwner.accept_log`.
+
+        An owner may lack ``dry_run``. Then its dry runs are refused.
+        """
 
 
 def propose(storage: Storage, owners: CommitOwners, version: int) -> None:
@@ -62,7 +66,17 @@ def accept_log(
     """Have the owner give up the lost commits of a table; see `DeltaTable.accept_log`."""
     _check_given(version, storage.root)
     owned = _find_owner(storage, owners)
-    return _require_repairable(owned).accept_log(owned.table, version, dry_run=dry_run)
+    owner = _require_repairable(owned)
+    if not dry_run:
+        return owner.accept_log(owned.table, version)
+    # Not one that takes any keyword, because it may not know this one, and give the commits up.
+    if "dry_run" not in inspect.signature(owner.accept_log).parameters:
+        raise InvalidArgumentError(
+            f"the commit owner {owned.table.owner!r} has no dry run: it can't check whether version "
+            f"{version} would be accepted without giving up the versions after it",
+            table=owned.table.uri,
+        )
+    return owner.accept_log(owned.table, version, dry_run=True)
 
 
 def _check_given(version: object, table: str) -> None:

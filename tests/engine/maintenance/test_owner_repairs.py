@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import LONG, DeltaTable, StructField, StructType
+from airflow_delta.engine.commit.owner import ManagedTable
 from airflow_delta.engine.commit.store.memory import MemoryCommitStore
 from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import (
@@ -28,6 +29,18 @@ class OtherOwner:
         for name in ("commit", "get_commits", "backfill_to_version", "propose", "take_over"):
             setattr(self, name, getattr(owner, name))
         self.forget, self.status = owner.forget, owner.status
+
+
+class OwnerWithoutDryRun(OtherOwner):
+    """An owner that can record a loss or a move, but can't do a dry run of it."""
+
+    def __init__(self, owner: StoreBackedOwner) -> None:
+        super().__init__(owner)
+        self.relocate, self._owner = owner.relocate, owner
+
+    def accept_log(self, table: ManagedTable, version: int, **options: Any) -> int:
+        assert options == {}
+        return self._owner.accept_log(table, version)
 
 
 def opened(root: Path, owner: Any) -> DeltaTable:
@@ -112,6 +125,21 @@ def test_an_owner_that_cannot_record_a_repair_is_refused(
     for repair in (other.relocate, lambda: other.accept_log(1)):
         with pytest.raises(InvalidArgumentError, match="managed by the commit owner 'owner-db'"):
             repair()
+
+
+def test_the_dry_run_of_an_owner_that_has_none_is_refused(
+    table: DeltaTable, owner: StoreBackedOwner
+) -> None:
+    for path in (Path(table.uri) / "_delta_log" / "_commits").glob(f"{2:020}.*"):
+        path.unlink()
+    other = opened(Path(table.uri), OwnerWithoutDryRun(owner))
+    with pytest.raises(
+        InvalidArgumentError, match=r"'owner-db' has no dry run: .* whether version 1"
+    ):
+        other.accept_log(1, dry_run=True)
+    assert other.commit_status().ratified_version == 2
+    assert other.accept_log(1) == 2
+    assert other.commit_status().ratified_version == 1
 
 
 @pytest.mark.parametrize("version", [-1, True, "1", None])
