@@ -3,9 +3,9 @@
 Texts of a table may contain control characters, and locations may contain passwords. So all output
 goes through this module, which escapes or removes them.
 
-Results go to standard output. Errors and warnings go to standard error, one a line: as text, or with
-``--json`` as JSON objects. If standard output can't be written, that is an error; standard error that can't
-be written is ignored.
+Results go to standard output, or in `results_apart` to what was standard output before. Errors and warnings
+go to standard error, one a line: as text, or with ``--json`` as JSON objects. If standard output can't be
+written, that is an error; standard error that can't be written is ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any, TextIO
 
 from airflow_delta.cli.wording import in_cli_words
@@ -34,6 +34,8 @@ __all__ = [
     "print_script",
     "print_usage",
     "print_usage_error",
+    "results_apart",
+    "results_stream",
     "warnings_as_lines",
     "writing_results",
 ]
@@ -44,6 +46,26 @@ _SHORTEST = 3
 """Texts of so many characters aren't hidden: they would be found in many words."""
 
 _secrets: set[str] = set()
+
+_results: TextIO | None = None
+"""The stream of the results in `results_apart`; None elsewhere."""
+
+
+def results_stream() -> TextIO:
+    """The stream of the results: standard output of the process."""
+    return sys.stdout if _results is None else _results
+
+
+@contextmanager
+def results_apart() -> Iterator[None]:
+    """Send to standard error what any other code prints to standard output in the block, in any thread."""
+    global _results
+    before, _results = _results, results_stream()
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _results = before
 
 
 def hide(secrets: Iterable[str]) -> None:
@@ -66,10 +88,10 @@ def writing_results() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        _drop(sys.stdout)
+        _drop(results_stream())
         raise
     except OSError as error:
-        _drop(sys.stdout)
+        _drop(results_stream())
         raise InvalidArgumentError(
             f"standard output can't be written: {error.strerror or error}"
         ) from error
@@ -83,7 +105,7 @@ def flush_results() -> None:
         BrokenPipeError: see `writing_results`.
     """
     with writing_results():
-        sys.stdout.flush()
+        results_stream().flush()
 
 
 def _drop(stream: TextIO) -> None:
@@ -206,7 +228,7 @@ def _print_problem(message: str) -> None:
 
 def _print_result(text: str) -> None:
     with writing_results():
-        print(text)
+        print(text, file=results_stream())
 
 
 def _print_to_stderr(text: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, BinaryIO, TypeAlias
@@ -21,6 +20,7 @@ from airflow_delta.cli.output import (
     flush_results,
     print_json_row,
     print_line,
+    results_stream,
     writing_results,
 )
 from airflow_delta.cli.tables import print_table
@@ -69,7 +69,7 @@ def print_rows(name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) 
         for batch in _chunks(batches):
             for row in _json_rows(batch):
                 print_json_row(row)
-    elif sys.stdout.isatty():
+    elif results_stream().isatty():
         # Control characters of a table must not reach the terminal.
         for line in _csv_lines(schema, batches):
             print_line(line)
@@ -78,7 +78,7 @@ def print_rows(name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) 
         writers = {**_WRITERS, "arrow": _write_arrow_stream}
         if name == "csv":
             _check_csv(schema)
-        with writing_results(), writers[name](schema, sys.stdout.buffer) as write:
+        with writing_results(), writers[name](schema, results_stream().buffer) as write:
             for batch in batches:
                 write(batch)
 

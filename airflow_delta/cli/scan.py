@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +21,7 @@ from airflow_delta.cli.options import (
     subcommand,
     version_options,
 )
-from airflow_delta.cli.output import print_note
+from airflow_delta.cli.output import print_note, results_stream
 from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_report
 from airflow_delta.cli.target import Target, table_options
@@ -182,7 +181,7 @@ def _format(format_: str | None, output: Path | None, *, as_json: bool) -> str:
         if as_json and format_ not in (None, "json"):
             raise click.UsageError(f"--json: not allowed with --format {format_}", context)
         name = "json" if as_json else format_ or "table"
-        if name in _BINARY and sys.stdout.isatty():
+        if name in _BINARY and results_stream().isatty():
             raise click.UsageError(
                 f"{name} isn't for terminals; give the name of a file with --output", context
             )

@@ -5,10 +5,9 @@ Control characters are escaped in both, and nothing in a text is taken as markup
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 
-from airflow_delta.cli.output import print_line, writing_results
+from airflow_delta.cli.output import print_line, results_stream, writing_results
 from airflow_delta.engine.public_text import public_text
 
 __all__ = ["print_table"]
@@ -31,7 +30,7 @@ def print_table(
         numbers: the columns that are aligned to the right.
     """
     right = frozenset(numbers)
-    print_chunk = _print_rich if sys.stdout.isatty() else _print_plain
+    print_chunk = _print_rich if results_stream().isatty() else _print_plain
     has_heading = False
     for rows in chunks:
         print_chunk(columns, rows, right, heading=not has_heading)
@@ -70,4 +69,4 @@ def _print_rich(
     for row in rows:
         table.add_row(*(Text(public_text(cell)) for cell in row))
     with writing_results():
-        Console(highlight=False).print(table)
+        Console(file=results_stream(), highlight=False).print(table)

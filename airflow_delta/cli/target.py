@@ -11,9 +11,8 @@ import functools
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from airflow_delta.cli.options import PairType
-from airflow_delta.cli.output import hide
+from airflow_delta.cli.output import hide, results_apart
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
@@ -92,8 +91,12 @@ class Target:
             StorageError: the service for logins doesn't answer.
         """
         if self.connection is not None or self.owner_connection is not None:
-            # Airflow logs to standard output, which is for results.
-            with redirect_stdout(sys.stderr):
+            with ExitStack() as stack:
+                # Airflow logs to standard output, which is for results. A long command logs in again, so
+                # what is printed is kept apart until its end.
+                context = click.get_current_context(silent=True)
+                enter = stack.enter_context if context is None else context.with_resource
+                enter(results_apart())
                 access = self._access_by_airflow()
                 _hide_secrets(access.storage_options)
                 _log_in(access.storage_options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import sys
 import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -168,6 +169,37 @@ def test_what_a_login_prints_is_not_among_the_results(
     captured = capsys.readouterr()
     assert json.loads(captured.out)["version"] == 0
     assert captured.err.count("a line of the hook") == 1
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_what_is_printed_when_a_long_command_logs_in_again_is_not_among_the_results(
+    lake: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    format_: str,
+) -> None:
+    caplog.set_level("ERROR", logger="werkzeug")  # of the store, which is in this process
+
+    def log_in(connection: Connection) -> Any:
+        renew = cloud_hooks.open_amazon(connection)
+
+        def print_and_renew() -> dict[str, Any]:
+            print("a line of the hook")
+            return renew()
+
+        return print_and_renew
+
+    source = cloud_credentials._SOURCES["aws"]._replace(open=log_in)
+    monkeypatch.setitem(cloud_credentials._SOURCES, "aws", source)
+    assert main(["scan", lake, "--conn-id", "lake", "--format", format_]) == 0
+    captured = capfd.readouterr()
+    # Of the command, which hides the secrets, and of the client of the store.
+    assert captured.err.count("a line of the hook") >= 2
+    assert captured.out == ("" if format_ == "json" else '"id"\n')
+    assert sys.stdout is not sys.stderr
+    print("after the command")
+    assert capfd.readouterr().out == "after the command\n"
 
 
 def test_hooks_share_a_session_for_ten_minutes(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
