@@ -74,6 +74,7 @@ __all__ = [
     "asset_state",
     "asset_states",
     "conf",
+    "find_variables",
     "get_async_connection",
     "get_async_extra_dejson",
     "get_current_context",
@@ -87,6 +88,7 @@ __all__ = [
     "openlineage_timeout",
     "properties_of_parent_job",
     "reference_text",
+    "set_variable",
     "task_state",
     "template_starts",
 ]
@@ -191,16 +193,57 @@ def asset_state(context: Context, asset: Asset) -> Any | None:
         ) from error
 
 
-def asset_states(store: Any | None) -> list[Any]:
+def asset_states(store: Any | None) -> dict[str, Any]:
     """The key-value stores of the assets that a watcher belongs to, with ``aget(key)`` and ``aset``.
 
     Airflow runs one trigger for all assets whose watchers have the same arguments.
 
     :param store: the ``asset_state_store`` of the trigger; None where it belongs to no asset.
+    :returns: by the name of the asset.
     """
     if store is None:
-        return []
-    return [*store._by_name.values(), *store._by_uri.values()]  # noqa: SLF001
+        return {}
+    return {**store._by_name, **store._by_uri}  # noqa: SLF001
+
+
+async def find_variables(prefix: str) -> dict[str, str]:
+    """The values of the Variables whose keys begin with a prefix, as a trigger finds them.
+
+    Airflow reports a Variable as missing also if it can't be read, for example because the database
+    doesn't answer. Its list of keys doesn't hide that.
+
+    :raises AirflowRuntimeError: the keys can't be listed.
+    :raises RuntimeError: a listed Variable can't be read.
+    """
+    from airflow.sdk.execution_time.comms import (
+        GetVariable,
+        GetVariableKeys,
+        VariableKeysResult,
+        VariableResult,
+    )
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    listed = await SUPERVISOR_COMMS.asend(GetVariableKeys(prefix=prefix))
+    if not isinstance(listed, VariableKeysResult):
+        raise RuntimeError(f"can't list the Variables {prefix}*: {listed!r}")  # noqa: TRY004 - no mistake of a caller
+    found = {}
+    for key in listed.keys:
+        answer = await SUPERVISOR_COMMS.asend(GetVariable(key=key))
+        if not isinstance(answer, VariableResult) or answer.value is None:
+            raise RuntimeError(f"can't read the Variable {key}: {answer!r}")
+        found[key] = answer.value
+    return found
+
+
+async def set_variable(key: str, value: str, description: str) -> None:
+    """Set a Variable, from a trigger.
+
+    :raises AirflowRuntimeError: it can't be set.
+    """
+    from airflow.sdk.execution_time.comms import PutVariable
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    await SUPERVISOR_COMMS.asend(PutVariable(key=key, value=value, description=description))
 
 
 def is_openlineage_enabled() -> bool:

@@ -1,4 +1,4 @@
-"""What a watcher has reported, its mark, and when it is stored in the state of its asset.
+"""What a watcher has reported, its mark, and when it is stored in the state of its asset and in a Variable.
 
 So that no version is lost in a crash, the mark is stored only after Airflow has stored the event: in
 between, a restarted triggerer reports the versions again.
@@ -7,14 +7,17 @@ between, a restarted triggerer reports the versions again.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 import time
 from typing import Any
 
+from airflow_delta.hooks.table_locations import canonical_uri
 from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.hooks.waits.new_versions import Filters, Mark, VersionWatcher
 from airflow_delta.triggers import shared_pace
-from airflow_delta.version_compat import asset_states
+from airflow_delta.version_compat import asset_states, find_variables, set_variable
 
 __all__ = ["STORED_AFTER_SECONDS", "WANTED", "WatchState"]
 
@@ -44,9 +47,10 @@ class WatchState:
     ) -> None:
         self._watcher = VersionWatcher(table_uri, filters)
         self._interval = interval
-        self._states = asset_states(store)
-        self._key = f"airflow_delta.watch.{filters.key(table_uri)}"
-        self._shared_key = f"airflow_delta.watched.{Filters().key(table_uri)}"
+        self._stores = [
+            _MarkStore(asset, state, table_uri, filters)
+            for asset, state in asset_states(store).items()
+        ]
         self._log = WaitLog(_LOGGER, table_uri, WANTED)
         self._mark: Mark | None = None
         # The marks of events that Airflow may not have stored yet, with the times of the events.
@@ -94,20 +98,12 @@ class WatchState:
 
     async def _load(self) -> Mark | None:
         """The stored mark; of several assets the earliest, so that none misses a version."""
-        if own := await self._stored(self._key):
-            return min(own, key=lambda mark: mark.version)
-        if others := await self._stored(self._shared_key):
-            return min(others, key=lambda mark: mark.examined).for_other_filters()
-        return None
-
-    async def _stored(self, key: str) -> list[Mark]:
-        found = [Mark.from_json(await state.aget(key)) for state in self._states]
-        return [mark for mark in found if mark is not None]
+        marks = [mark for store in self._stores if (mark := await store.load()) is not None]
+        return min(marks, key=lambda mark: mark.version) if marks else None
 
     async def _store(self, mark: Mark) -> None:
-        for state in self._states:
-            for key in (self._key, self._shared_key):
-                await state.aset(key, mark.to_json())
+        for store in self._stores:
+            await store.store(mark)
 
     async def _store_due(self) -> None:
         now = time.monotonic()
@@ -117,7 +113,75 @@ class WatchState:
         # The triggerer handles messages in rounds, and stores the events of a round at its end. The event
         # was sent long ago. So the round that answers this question is that of the event or a later one,
         # and the next message, which stores the mark, is handled after its end.
-        for state in self._states:
-            await state.aget(self._key)
+        for store in self._stores:
+            await store.ask()
         await self._store(due[-1][1])
         del self._unstored[: len(due)]
+
+
+class _MarkStore:
+    """The mark of a watcher in the state of one of its assets, with a copy in a Variable.
+
+    When no DAG uses an asset any more, Airflow deletes its state, but no Variables. If the asset is used
+    again, the watcher goes on from the Variable.
+
+    :param asset: the asset's name.
+    :param state: its key-value store.
+    :param table_uri: the table.
+    :param filters: which versions the watcher reports.
+    """
+
+    def __init__(self, asset: str, state: Any, table_uri: str, filters: Filters) -> None:
+        own, table = filters.key(table_uri), Filters().key(table_uri)
+        self._state = state
+        self._key = f"airflow_delta.watch.{own}"
+        self._shared_key = f"airflow_delta.watched.{table}"
+        digest = hashlib.sha256(json.dumps([asset, table]).encode()).hexdigest()[:32]
+        self._variable_prefix = f"airflow_delta.watch.{digest}."
+        self._variable = f"{self._variable_prefix}{own}"
+        self._description = (
+            f"What a watcher of the asset {asset!r} has reported of {canonical_uri(table_uri)}"
+        )
+
+    async def load(self) -> Mark | None:
+        """The stored mark, or one of a watcher of the same table and asset that has other filters."""
+        if own := Mark.from_json(await self._state.aget(self._key)):
+            return own
+        if other := Mark.from_json(await self._state.aget(self._shared_key)):
+            return other.for_other_filters()
+        variables = await find_variables(self._variable_prefix)
+        marks = {key: _parse_mark(key, value) for key, value in variables.items()}
+        if self._variable in marks:
+            return marks[self._variable]
+        if not marks:
+            return None
+        # Those of earlier filters stay where the watcher was when its filters were changed.
+        return max(marks.values(), key=lambda mark: mark.examined).for_other_filters()
+
+    async def store(self, mark: Mark) -> None:
+        """Store the mark."""
+        # First in the state, which fails if no DAG uses the asset any more: nobody may have got the event.
+        for key in (self._key, self._shared_key):
+            await self._state.aset(key, mark.to_json())
+        await set_variable(self._variable, json.dumps(mark.to_json()), self._description)
+
+    async def ask(self) -> None:
+        """Ask for the mark, only to wait for an answer."""
+        await self._state.aget(self._key)
+
+
+def _parse_mark(variable: str, text: str) -> Mark:
+    """The mark in a Variable.
+
+    :raises ValueError: there is none, so that somebody must have changed the Variable.
+    """
+    try:
+        mark = Mark.from_json(json.loads(text))
+    except (TypeError, ValueError):
+        mark = None
+    if mark is None:
+        raise ValueError(
+            f"the Variable {variable} isn't what a watcher has stored: delete it, and the watcher begins "
+            "at the newest version"
+        )
+    return mark

@@ -35,7 +35,7 @@ from airflow_delta.triggers.new_versions import DeltaTableVersionTrigger
 from airflow_delta.triggers.table_version import TableVersionTrigger
 from airflow_delta.version_compat import AirflowNotFoundException
 from tests.airflow.waits import context, event_of, rebuilt
-from tests.airflow.watched_tables import States
+from tests.airflow.watched_tables import States, Variables
 from tests.answering_store import AnsweringStore, answering_store
 
 SECRET = "s3cr3t-that-has-expired"
@@ -77,6 +77,7 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(shared_pace, "pause_seconds", pause)
     monkeypatch.setattr(new_versions.random, "uniform", lambda least, most: 0.0)
+    Variables().install(monkeypatch)
     return found
 
 

@@ -1,6 +1,6 @@
 """Commits of another process start runs in a whole Airflow.
 
-Neither a killed triggerer nor a watcher that is removed for a while loses one.
+Neither a killed triggerer nor a watcher or an asset that is removed for a while loses one.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(
     settings = {
         "DELTA_EVENTS_TABLE": str(table),
         "DELTA_EVENTS_POLL_INTERVAL": "2",
+        # So often the scheduler deletes the states of assets that no DAG uses.
+        "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "5",
     }
     database = new_database() if kind == "postgresql" else None
     with (
@@ -93,6 +95,7 @@ def test_the_versions_that_others_commit_start_runs_that_read_them(
         newest += 2
         if kind == "sqlite":
             newest = check_watcher_that_is_removed_for_a_while(stack, table, newest)
+            newest = check_asset_that_is_removed_for_a_while(stack, table, newest)
             check_event_of_a_user(stack, version=newest)
         states = {state for (state,) in stack.rows("SELECT state FROM dag_run")}
         assert states <= {"success", "running", "queued"}
@@ -134,13 +137,32 @@ def check_event_of_a_user(stack: LiveStack, *, version: int) -> None:
 def check_watcher_that_is_removed_for_a_while(stack: LiveStack, table: Path, newest: int) -> int:
     """Remove the watcher from the DAG file and add it again: what was committed in between is reported."""
     source = stack.dag.read_text()
-    assert "watchers=[" in source
-    stack.dag.write_text(source.replace("watchers=[", "watchers=[] and ["))
+    stack.dag.write_text(without_watcher(source))
     stack.wait("the end of the watcher", lambda: not stack.rows('SELECT 1 FROM "trigger"'))
+    return check_commits_before_the_return(stack, source, table, newest)
+
+
+def check_asset_that_is_removed_for_a_while(stack: LiveStack, table: Path, newest: int) -> int:
+    """The same with the asset, in whose place the DAG uses another one meanwhile."""
+    source = stack.dag.read_text()
+    assert '"delta_events_sales"' in source
+    stack.dag.write_text(without_watcher(source).replace("_sales", "_other"))
+    stack.wait("the end of the asset's state", lambda: not begun(stack))
+    stack.wait("the end of the watcher", lambda: not stack.rows('SELECT 1 FROM "trigger"'))
+    return check_commits_before_the_return(stack, source, table, newest)
+
+
+def without_watcher(source: str) -> str:
+    """The source of the DAG file, with an asset that nobody watches."""
+    assert "watchers=[" in source
+    return source.replace("watchers=[", "watchers=[] and [")
+
+
+def check_commits_before_the_return(stack: LiveStack, source: str, table: Path, newest: int) -> int:
+    """Commit, and put the DAG file back: the versions are reported. A new watcher would report none."""
     number, between = len(stack.events), {newest + 1, newest + 2, newest + 3}
     append_by_deltalake(table, len(between))
     stack.dag.write_text(source)
-    # A new watcher would begin at the newest version, and report none of them.
     stack.wait("the events", lambda: covered(stack.events[number:]) >= between)
     stack.wait("the runs", lambda: covered(stack.results("report")) >= between)
     return max(between)

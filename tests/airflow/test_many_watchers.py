@@ -20,7 +20,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.triggers import new_versions, shared_pace
 from airflow_delta.triggers.new_versions import DeltaTableVersionTrigger
-from tests.airflow.watched_tables import States, WatchedTable
+from tests.airflow.watched_tables import States, Variables, WatchedTable
 from tests.object_stores import new_place
 from tests.tampering_proxy import tampering_proxy
 
@@ -62,6 +62,7 @@ def test_a_check_is_one_request_however_many_tables_and_watchers_there_are(
         # So the watchers can go on, which store where they begin.
         await asyncio.sleep(0.05)
 
+    Variables().install(monkeypatch)
     monkeypatch.setattr(shared_pace, "sleep_until_due", pause)
     monkeypatch.setattr(new_versions.random, "uniform", lambda least, most: 0.0)
     requests: dict[str, list[tuple[str, str]]] = defaultdict(list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.triggers import new_versions, shared_pace, watch_state
 from airflow_delta.triggers.new_versions import DeltaTableVersionTrigger
-from tests.airflow.watched_tables import States, WatchedTable
+from tests.airflow.watched_tables import States, Variables, WatchedTable
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +28,11 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_pace, "pause_seconds", lambda interval, failures: 0.01)
     monkeypatch.setattr(watch_state, "STORED_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(new_versions.random, "uniform", lambda least, most: 0.0)
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: pytest.MonkeyPatch) -> Variables:
+    return Variables().install(monkeypatch)
 
 
 @pytest.fixture
@@ -170,6 +176,130 @@ def test_assets_that_share_a_trigger_share_its_mark(table: WatchedTable) -> None
     asyncio.run(watch())
 
 
+# Airflow deletes the state of an asset that no DAG uses any more.
+
+
+async def removed_after(version: int, table: WatchedTable, variables: Variables) -> None:
+    """Have a watcher report a version, and store that it has; then remove its asset."""
+    states = States()
+    events = watcher(table, states).run()
+    first = await started(events, states)
+    while table.version < version:
+        table.commit()
+    assert await first == (0, version)
+    following = asyncio.ensure_future(next_range(events))
+    deadline = time.monotonic() + 20
+    while f'"version": {version}' not in "".join(variables.values.values()):
+        assert time.monotonic() < deadline, "the mark hasn't been stored"
+        await asyncio.sleep(0.01)
+    await cancel(following)
+
+
+def test_a_watcher_goes_on_where_it_was_when_its_asset_was_removed(
+    table: WatchedTable, variables: Variables
+) -> None:
+    async def watch() -> None:
+        await removed_after(1, table, variables)
+        table.commit()
+        table.commit()
+        states = States()
+        events = watcher(table, states).run()
+        assert await next_range(events) == (1, 3)
+        await events.aclose()
+        # So it is with other filters.
+        table.commit("MERGE")
+        other = watcher(table, operations=["MERGE"], min_new_versions=1)
+        assert await next_range(other.run()) == (1, 4)
+
+    asyncio.run(watch())
+    (description,) = set(variables.descriptions.values())
+    assert description == f"What a watcher of the asset 'sales' has reported of file://{table.uri}"
+
+
+def test_another_asset_or_table_begins_anew(
+    table: WatchedTable, variables: Variables, tmp_path: Path
+) -> None:
+    other_table = WatchedTable(tmp_path / "other")
+    other_table.commit("CREATE TABLE")
+
+    async def watch() -> None:
+        await removed_after(1, table, variables)
+        for watched, asset, begin in ((table, "other", 1), (other_table, "sales", 0)):
+            states = States(asset)
+            first = await started(watcher(watched, states).run(), states)
+            watched.commit()
+            assert await first == (begin, begin + 1)
+
+    asyncio.run(watch())
+
+
+def test_a_watcher_does_not_begin_anew_while_airflow_cannot_say_where_it_was(
+    table: WatchedTable, variables: Variables, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def watch() -> None:
+        await removed_after(1, table, variables)
+        variables.failures += [RuntimeError("can't read the Variable")] * 2
+        table.commit()
+        assert await next_range(watcher(table).run()) == (1, 2)
+
+    with caplog.at_level("INFO", logger="airflow_delta.triggers"):
+        asyncio.run(watch())
+    assert "RuntimeError: can't read the Variable" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["17", "seventeen", '{"version": 17}'])
+def test_a_variable_that_somebody_has_changed_is_named(
+    table: WatchedTable, variables: Variables, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    async def watch() -> None:
+        await removed_after(1, table, variables)
+        (key,) = variables.values
+        variables.values[key] = text
+        states = States()
+        first = asyncio.ensure_future(next_range(watcher(table, states).run()))
+        deadline = time.monotonic() + 20
+        while f"the Variable {key} isn't what a watcher has stored" not in caplog.text:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        assert states._by_name["sales"].sets == 0
+        # As the message says.
+        del variables.values[key]
+        while not states._by_name["sales"].sets:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        table.commit()
+        assert await first == (1, 2)
+
+    with caplog.at_level("INFO", logger="airflow_delta.triggers"):
+        asyncio.run(watch())
+
+
+def test_the_variable_stays_if_the_state_of_the_asset_cannot_be_stored(
+    table: WatchedTable, variables: Variables
+) -> None:
+    """The asset is being removed, so nobody may have got the event."""
+
+    async def watch() -> None:
+        states = States()
+        events = watcher(table, states).run()
+        first = await started(events, states)
+
+        async def fail(key: str, value: Any) -> None:
+            raise OSError("Asset with name='sales' not found")
+
+        while not variables.values:
+            await asyncio.sleep(0.01)
+        states._by_name["sales"].aset = fail  # type: ignore[method-assign]
+        table.commit()
+        assert await first == (0, 1)
+        following = asyncio.ensure_future(next_range(events))
+        await asyncio.sleep(0.2)
+        await cancel(following)
+        assert await next_range(watcher(table).run()) == (0, 1)
+
+    asyncio.run(watch())
+
+
 def test_watchers_of_one_table_share_one_poll(
     table: WatchedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +316,7 @@ def test_watchers_of_one_table_share_one_poll(
         manager = SharedStreamManager()
         streams = []
         for number, arguments in enumerate(({}, {"operations": ["WRITE"]})):
-            states = States()
+            states = States(f"asset {number}")
             trigger = watcher(table, states, **arguments)
             stream = manager.subscribe(
                 trigger_id=number, trigger=trigger, key=trigger.shared_stream_key()
@@ -223,14 +353,13 @@ def test_the_most_eager_watcher_sets_the_pace_of_a_poll(
 
     async def watch() -> None:
         manager = SharedStreamManager()
-        streams, looks = [], {}
+        streams = []
         for number, interval in enumerate((100_000.0, 50.0)):
-            states = States()
+            states = States(f"asset {number}")
             trigger = watcher(table, states, poll_interval=interval)
             stream = manager.subscribe(
                 trigger_id=number, trigger=trigger, key=trigger.shared_stream_key()
             )
-            looks[interval] = states._by_name["sales"]
             # The first would sleep for 100 seconds; the second wakes it.
             streams.append(await started(trigger.filter_shared_stream(stream), states))
         table.commit()

@@ -1,4 +1,4 @@
-"""Tables that are watched: their commits, and the states of their assets."""
+"""Tables that are watched: their commits, the states of their assets, and the Variables of Airflow."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_delta.engine import DeltaTable
 from tests.log_builder import PROTOCOL, add, metadata, write_commit
 
-__all__ = ["AssetStore", "States", "WatchedTable"]
+__all__ = ["AssetStore", "States", "Variables", "WatchedTable"]
 
 
 class WatchedTable:
@@ -67,3 +69,33 @@ class States:
     def __init__(self, *names: str) -> None:
         self._by_name = {name: AssetStore() for name in names or ("sales",)}
         self._by_uri: dict[str, AssetStore] = {}
+
+
+class Variables:
+    """The Variables of Airflow, as watchers find them.
+
+    Attributes:
+        values: their values by key.
+        descriptions: their descriptions by key.
+        failures: what finding them raises instead, one after the other.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.descriptions: dict[str, str] = {}
+        self.failures: list[Exception] = []
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> Variables:
+        """Have watchers use these."""
+        monkeypatch.setattr("airflow_delta.triggers.watch_state.find_variables", self.find)
+        monkeypatch.setattr("airflow_delta.triggers.watch_state.set_variable", self.set)
+        return self
+
+    async def find(self, prefix: str) -> dict[str, str]:
+        if self.failures:
+            raise self.failures.pop(0)
+        return {key: value for key, value in self.values.items() if key.startswith(prefix)}
+
+    async def set(self, key: str, value: str, description: str) -> None:
+        assert len(key) <= 250, "the longest key that Airflow stores"
+        self.values[key], self.descriptions[key] = value, description
