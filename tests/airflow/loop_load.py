@@ -10,15 +10,18 @@ error, each as a class path and arguments. The last line of the output is a `Rep
 from __future__ import annotations
 
 import asyncio
+import builtins
 import gc
 import importlib
+import importlib.util
 import json
 import logging
 import sys
 import threading
 import time
 from asyncio import base_events
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import wraps
 from types import SimpleNamespace
@@ -42,14 +45,20 @@ class Report:
 
     Attributes:
         events: the payloads, in the order of the triggers, twice: of a cold start, and of a second one.
-        slow: the callbacks that took more than `MOST_SECONDS` of processor time, as asyncio names them.
+        slow: the callbacks that took more than `MOST_SECONDS` of processor time: the kind of each, and how
+            asyncio describes it.
+        late_imports: the import statements of this package in the thread of the loop, in a cold start, for
+            modules that neither the triggerer nor the classes of the triggers have imported. Such a
+            statement holds the loop only if no other thread has imported the module before. It counts in
+            any case, so that the order of the threads makes no difference.
         store_calls: the requests to stores that were made in the thread of the loop, in the second start.
         debug_log: the warnings of asyncio's debug mode. They are about time on the clock, so a busy machine
             causes some.
     """
 
     events: list[Any] = field(default_factory=list)
-    slow: list[str] = field(default_factory=list)
+    slow: list[tuple[str, str]] = field(default_factory=list)
+    late_imports: list[str] = field(default_factory=list)
     store_calls: list[str] = field(default_factory=list)
     debug_log: list[str] = field(default_factory=list)
 
@@ -80,7 +89,7 @@ async def _set_variable(key: str, value: str, description: str) -> None:
     await asyncio.sleep(0)
 
 
-def _measure_callbacks(slow: list[str]) -> None:
+def _measure_callbacks(slow: list[tuple[str, str]]) -> None:
     """Have all callbacks of loops measured."""
     run = asyncio.Handle._run  # type: ignore[attr-defined]
 
@@ -89,9 +98,64 @@ def _measure_callbacks(slow: list[str]) -> None:
         run(handle)
         seconds = time.thread_time() - begin
         if seconds > MOST_SECONDS:
-            slow.append(f"{seconds:.3f} s: {base_events._format_handle(handle)}")  # type: ignore[attr-defined]
+            described = base_events._format_handle(handle)  # type: ignore[attr-defined]
+            slow.append((_kind(handle._callback), f"{seconds:.3f} s: {described}"))
 
     asyncio.Handle._run = measured  # type: ignore[attr-defined]
+
+
+def _kind(callback: Any) -> str:
+    """A name that is the same in each process: of the function, for a step of a task of its coroutine."""
+    task = getattr(callback, "__self__", None)
+    function = task.get_coro() if isinstance(task, asyncio.Task) else callback
+    # The step of an asynchronous generator has no name.
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+class _LateImports:
+    """Notes the import statements in the thread of the loop, except those of the classes of triggers."""
+
+    def __init__(self, found: list[str]) -> None:
+        self._found = found
+        self._loop = threading.get_ident()
+        self._known = {*sys.modules}
+        self._in_class = False
+        self._import = builtins.__import__
+        builtins.__import__ = self._note  # type: ignore[assignment]
+
+    @contextmanager
+    def of_class(self) -> Iterator[None]:
+        """Import the class of a trigger in the block, with all that its module imports."""
+        before, self._in_class = {*sys.modules}, True
+        try:
+            yield
+        finally:
+            self._in_class = False
+            self._known |= {*sys.modules} - before
+
+    def stop(self) -> None:
+        """Note no more."""
+        builtins.__import__ = self._import
+
+    def _note(
+        self,
+        name: str,
+        globals: Any = None,  # noqa: A002 - Python's names
+        locals: Any = None,  # noqa: A002
+        fromlist: Any = (),
+        level: int = 0,
+    ) -> Any:
+        imported = self._import(name, globals, locals, fromlist, level)
+        importer = str((globals or {}).get("__name__"))
+        is_late = threading.get_ident() == self._loop and not self._in_class
+        # What Airflow itself imports, such as to look up a connection, it imports for every trigger.
+        if is_late and importer.startswith("airflow_delta."):
+            module = importlib.util.resolve_name("." * level + name, (globals or {})["__package__"])
+            # What is imported from a package may be a module.
+            modules = {module, *(f"{module}.{part}" for part in fromlist or ())}
+            late = sorted(modules & {*sys.modules} - self._known)
+            self._found += [f"{module} in {importer}" for module in late]
+        return imported
 
 
 def _watch_stores(calls: list[str]) -> None:
@@ -128,9 +192,10 @@ def _watch_stores(calls: list[str]) -> None:
 class _Triggers:
     """Triggers as a triggerer runs them."""
 
-    def __init__(self) -> None:
+    def __init__(self, imports: _LateImports) -> None:
         from airflow.triggers.shared_stream import SharedStreamManager
 
+        self._imports = imports
         self._manager = SharedStreamManager()
         self._streams: list[Any] = []
 
@@ -139,7 +204,8 @@ class _Triggers:
         from airflow.sdk.module_loading import import_string
         from airflow.triggers.base import BaseEventTrigger
 
-        trigger_class = import_string(path)
+        with self._imports.of_class():
+            trigger_class = import_string(path)
         if path.startswith("airflow_delta.") and "new_versions" not in path:
             sys.modules["airflow_delta.triggers.table_poll"].FIRST_LOOK_SECONDS = 0.0  # type: ignore[attr-defined]
         await asyncio.sleep(0)
@@ -173,10 +239,12 @@ class _Triggers:
 
 async def _run(given: dict[str, Any], report: Report) -> None:
     asyncio.get_running_loop().slow_callback_duration = MOST_SECONDS
+    imports = _LateImports(report.late_imports)
     for is_cold in (True, False):
         if not is_cold:
+            imports.stop()
             _watch_stores(report.store_calls)
-        triggers = _Triggers()
+        triggers = _Triggers(imports)
         failing = [
             asyncio.ensure_future(triggers.first_event(path, arguments))
             for path, arguments in given["failing"]

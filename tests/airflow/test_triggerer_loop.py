@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.deep
 TRIGGERS = "airflow_delta.triggers"
 WATCHER = f"{TRIGGERS}.new_versions.DeltaTableVersionTrigger"
 NEWEST = 20
+STARTS, MORE_STARTS = 3, 6
 
 
 def written_table(root: Path) -> Path:
@@ -94,10 +96,10 @@ def test_no_trigger_holds_the_loop(tmp_path: Path, kind: str) -> None:
             (WATCHER, {**watcher, "table_uri": "nothing://lake/sales"}),
         ],
     }
-    reports = [load_of(given, connections)]
-    while reports[-1].slow and len(reports) < 3:
-        # On a busy machine, also processor time varies. What does hold the loop does so each time.
-        reports.append(load_of(given, connections))
+    reports = [load_of(given, connections) for _ in range(STARTS)]
+    if any(report.slow for report in reports):
+        # On a busy machine processor time varies, too. So one may be slow by chance, but hardly again.
+        reports += [load_of(given, connections) for _ in range(MORE_STARTS)]
     expected = [(0, NEWEST), (0, NEWEST), (None, NEWEST), (None, NEWEST), (None, None)]
     for report in reports:
         ranges = [(event.get("after_version"), event.get("version")) for event in report.events]
@@ -105,4 +107,7 @@ def test_no_trigger_holds_the_loop(tmp_path: Path, kind: str) -> None:
         # The last one has read the table, and found that nobody drops the feature.
         assert "deletionVectors" in report.events[-1]["message"]
         assert report.store_calls == []
-    assert reports[-1].slow == [], [report.debug_log for report in reports]
+        assert report.late_imports == []
+    starts = Counter(kind for report in reports for kind in {kind for kind, _ in report.slow})
+    again = [kind for kind, number in starts.items() if number > 1]
+    assert again == [], [(report.slow, report.debug_log) for report in reports]
