@@ -123,7 +123,8 @@ class _MarkStore:
     """The mark of a watcher in the state of one of its assets, with a copy in a Variable.
 
     When no DAG uses an asset any more, Airflow deletes its state, but no Variables. If the asset is used
-    again, the watcher goes on from the Variable.
+    again, the watcher goes on from the Variable. So does a watcher whose filters are new: the state of an
+    asset can't be searched for the marks of other filters.
 
     :param asset: the asset's name.
     :param state: its key-value store.
@@ -135,7 +136,6 @@ class _MarkStore:
         own, table = filters.key(table_uri), Filters().key(table_uri)
         self._state = state
         self._key = f"airflow_delta.watch.{own}"
-        self._shared_key = f"airflow_delta.watched.{table}"
         digest = hashlib.sha256(json.dumps([asset, table]).encode()).hexdigest()[:32]
         self._variable_prefix = f"airflow_delta.watch.{digest}."
         self._variable = f"{self._variable_prefix}{own}"
@@ -147,8 +147,6 @@ class _MarkStore:
         """The stored mark, or one of a watcher of the same table and asset that has other filters."""
         if own := Mark.from_json(await self._state.aget(self._key)):
             return own
-        if other := Mark.from_json(await self._state.aget(self._shared_key)):
-            return other.for_other_filters()
         variables = await find_variables(self._variable_prefix)
         marks = {key: _parse_mark(key, value) for key, value in variables.items()}
         if self._variable in marks:
@@ -161,8 +159,7 @@ class _MarkStore:
     async def store(self, mark: Mark) -> None:
         """Store the mark."""
         # First in the state, which fails if no DAG uses the asset any more: nobody may have got the event.
-        for key in (self._key, self._shared_key):
-            await self._state.aset(key, mark.to_json())
+        await self._state.aset(self._key, mark.to_json())
         await set_variable(self._variable, json.dumps(mark.to_json()), self._description)
 
     async def ask(self) -> None:

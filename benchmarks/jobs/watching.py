@@ -87,7 +87,8 @@ def _watch(tables: int) -> Callable[[str], Outcome]:
 
 
 def _measure(stack: Any, tables: int, requests: list[str]) -> Outcome:
-    begun = "SELECT DISTINCT asset_id FROM asset_state_store"
+    # The Variable with its mark is the last that a watcher stores when it begins.
+    begun = "SELECT key FROM variable WHERE key LIKE 'airflow_delta.watch.%'"
     stack.wait("the DAG", lambda: bool(stack.rows("SELECT 1 FROM serialized_dag")))
     stack.wait("the watchers", lambda: len(stack.rows(begun)) == tables)
     stack.kill("dag-processor")
