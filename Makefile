@@ -8,17 +8,17 @@ STAMP := $(VENV)/.installed
 # it imports, which takes longer than to run it, if Airflow is among that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-deep setup java azurite delta-spark hadoop-aws postgres check lint types layers golden docs bench pins clean
+.PHONY: demo test test-deep setup java azurite delta-spark hadoop-aws postgres spark-classes check lint types layers golden docs bench pins clean
 
 demo: setup
 	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
 
-test: setup azurite delta-spark hadoop-aws postgres
+test: setup azurite delta-spark hadoop-aws postgres spark-classes
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m "not deep"
 
 # Tests that take too long to run after each change: many cases of the fuzzer and of races, killed processes,
 # more tables for Delta Spark, DAGs whose tasks start Spark, and most jobs on a cluster.
-test-deep: setup azurite delta-spark hadoop-aws postgres
+test-deep: setup azurite delta-spark hadoop-aws postgres spark-classes
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m deep \
 		$$(grep -rlE "mark\.deep|deep_but_for" tests --include="test_*.py")
 
@@ -84,6 +84,14 @@ $(VENV)/hadoop-aws/.installed-$(HADOOP_AWS_VERSION): tests/cluster/pom.xml | $(S
 # PostgreSQL, a system package: the commit store of managed tables in the tests.
 postgres:
 	@scripts/postgres.sh
+
+# An archive of the classes that Spark loads, with which the JVMs of the tests start in half the time.
+spark-classes: $(VENV)/spark-classes.jsa
+
+$(VENV)/spark-classes.jsa: $(STAMP) scripts/spark_classes.py
+	@echo "setup: writing an archive of Spark's classes for the tests"
+	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/spark_classes.py $@ >$@.log 2>&1 || \
+		echo "setup: no archive ($@.log says why); the tests' JVMs start more slowly"
 
 # All checks other than the tests.
 check: lint types layers golden docs
