@@ -1,7 +1,7 @@
 """Write an archive of the classes that Spark loads, with which the tests' JVMs start in half the time.
 
-The archive is one of Java's class data sharing: a JVM maps it instead of reading twenty thousand classes from
-jars. Java uses it only if it and the jars are those with which it was made, and goes on without it otherwise.
+The archive is one of Java's class data sharing: a JVM maps it instead of reading twenty thousand classes
+from jars. A JVM of another Java or with other jars starts without it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def write_archive(path: Path) -> None:
     spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
         _work(spark, f"{folder}/table")
-    gateway = spark.sparkContext._gateway
+    gateway = spark.sparkContext._gateway  # noqa: SLF001 - nothing public has the process of the JVM
+    assert gateway is not None
     spark.stop()
     gateway.shutdown()
     # The JVM ends, and writes the archive, when its input is closed.
@@ -67,7 +68,9 @@ def _work(spark: SparkSession, uri: str) -> None:
     write(rows, uri)
     delete(spark, uri, "id = 3")
     (
-        merge(spark, uri, rows.where("id < 50"), "target.id = source.id AND target.part = source.part")
+        merge(
+            spark, uri, rows.where("id < 50"), "target.id = source.id AND target.part = source.part"
+        )
         .when_matched_update_all()
         .when_not_matched_insert_all()
         .execute()
