@@ -24,6 +24,7 @@ from pyspark.sql.functions import lit
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaWarning, MultipleMatchesError
 from airflow_delta.spark import delete, merge, read_changes, read_snapshot, update, write
+from airflow_delta.spark.dml.merge import key_filter
 from airflow_delta.spark.dml.merge import source as merge_source
 from tests.deep import deep_but_for
 
@@ -333,9 +334,13 @@ class Model:
             self.committed(result.version, rows, changes)
 
     def merged(self, builder: MergeBuilder) -> MergeResult:
-        """Execute a merge; half of the sources are as if they were too large to be broadcast."""
+        """Execute a merge; half of them as if the source or the table were large."""
         most = self.rng.choice([0, merge_source._MOST_BROADCAST])
-        with patch.object(merge_source, "_MOST_BROADCAST", most):
+        least = self.rng.choice([0, key_filter._LEAST_TABLE_BYTES])
+        with (
+            patch.object(merge_source, "_MOST_BROADCAST", most),
+            patch.object(key_filter, "_LEAST_TABLE_BYTES", least),
+        ):
             return builder.execute()
 
     def _clauses(self) -> Any:

@@ -3,7 +3,8 @@
 1. Begin the transaction; with ``merge_schema`` the table gets the columns that only the source has.
 2. Find the files that may have matches (`pruning`). With clauses for rows that the source doesn't match,
    these are all files.
-3. Join their rows with the source, and store the pairs (`matches`).
+3. Join their rows with the source, without most of those that have no match (`key_filter`), and store the
+   pairs (`matches`).
 4. Remove updated and deleted rows from their files (`removed_rows`). Write the new versions of updated
    rows, with their row ids, and the inserted rows (`new_versions`).
 5. Write change data files, if the feed needs them: if rows are updated, or files are rewritten.
@@ -22,6 +23,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -41,7 +43,9 @@ from airflow_delta.spark.dml.merge.clauses import (
     clause_rows,
     resolved_assignments,
 )
+from airflow_delta.spark.dml.merge.condition import resolve_condition
 from airflow_delta.spark.dml.merge.evolution import evolved_metadata
+from airflow_delta.spark.dml.merge.key_filter import is_filter_useful, rows_with_keys
 from airflow_delta.spark.dml.merge.matches import CLAUSE, Matches, find_matches, joined, numbered
 from airflow_delta.spark.dml.merge.pruning import matching_files_expression
 from airflow_delta.spark.dml.merge.result import MergeResult, merge_metrics
@@ -222,11 +226,11 @@ class _Staging:
         files = (
             transaction.read_table().files() if by_source else transaction.read_files(expression)
         )
-        rows = self._reader.located_rows(files, tracked=row_ids_of(self._base)) if own else None
-        if rows is None:
+        if not own:
             return self._stage_inserts_alone(files, keys)
+        rows = self._reader.located_rows(files, tracked=row_ids_of(self._base))
         matches = find_matches(
-            rows,
+            rows if by_source else self._with_keys(rows, files, keys),
             merge.source,
             merge.on,
             merge.aliases,
@@ -234,7 +238,6 @@ class _Staging:
             {n: values for n, values in assignments.items() if n in own},
             target,
             self.store,
-            keys=keys,
             keeps_old=keeps_change_data(target),
         )
         matches.check_single(merge.source, table=target.table)
@@ -282,16 +285,19 @@ class _Staging:
     def _stage_inserts_alone(self, files: pa.Table, keys: SourceKeys) -> Staged:
         """Stage a merge that leaves the rows of the table as they are."""
         merge = self.merge
-        matched = joined(
-            self._reader.located_rows(files),
-            merge.source,
-            merge.on,
-            merge.aliases,
-            "inner",
-            keys=keys,
-            table=self.target.table,
-        )
+        rows = self._with_keys(self._reader.located_rows(files), files, keys)
+        matched = joined(rows, merge.source, merge.on, merge.aliases, "inner")
         return self._stage_rows(Staged(keys.num_rows), self._inserted(matched))
+
+    def _with_keys(self, rows: DataFrame, files: pa.Table, keys: SourceKeys) -> DataFrame:
+        """The rows without most of those that have no match, if many have none."""
+        merge, num_keys = self.merge, keys.num_matchable
+        if not is_filter_useful(pc.sum(files["size"]).as_py() or 0, num_keys):
+            return rows
+        condition = resolve_condition(
+            rows, merge.source, merge.on, merge.aliases, table=self.target.table
+        )
+        return rows_with_keys(rows, merge.source, condition, num_keys)
 
     def _inserted(self, matched: DataFrame) -> DataFrame:
         """The rows of the source without a match to which a clause applies, with their values."""

@@ -20,10 +20,6 @@ _MOST_PARTITIONS = 200
 """Up to so many values of a partition column are listed one by one."""
 
 
-_ROW_BYTES = 64
-"""What a row takes in a hash table of Spark's with one number as its key."""
-
-
 def has_plain_order(type_: str) -> bool:
     """Whether values of a type are the same in Spark and Python, and have the same order everywhere.
 
@@ -92,15 +88,12 @@ class SourceKeys:
     Attributes:
         num_rows: the number of its rows.
         num_matchable: the number of those that can match.
-        num_bytes: about how much memory a hash table of these rows needs whose keys are those with
-            `MergeKey.is_column`; None if there is none.
         conditions: for each key whose values are known, a condition on the table's side that holds for
             every match.
     """
 
     num_rows: int
     num_matchable: int
-    num_bytes: int | None
     conditions: Sequence[Column]
 
 
@@ -120,22 +113,16 @@ def read_keys(source: MergeSource, keys: Sequence[MergeKey], candidates: Column)
         # Python can't decode texts that aren't UTF-8.
         is_text = F.is_valid_utf8(key.other) if key.type_ == "string" else F.lit(True)
         value = F.when(candidates & is_text, key.other)
-        size = F.octet_length(key.other) if key.type_ == "string" else F.lit(0)
         columns += [
-            F.coalesce(F.sum(F.when(candidates, size)), F.lit(0)).alias(f"text_bytes_{i}"),
             F.min(value).alias(f"least_{i}"),
             F.max(value).alias(f"greatest_{i}"),
             F.bool_or(candidates & key.other.isNull()).alias(f"has_null_{i}"),
             F.bool_or(candidates & ~is_text).alias(f"is_unknown_{i}"),
         ]
     row = source.rows.agg(*columns).toArrow().to_pylist()[0]
-    sent = [i for i, key in enumerate(keys) if key.is_column]
-    # In the key and in the row.
-    text_bytes = 2 * sum(row[f"text_bytes_{i}"] for i in sent)
     return SourceKeys(
         row["rows"],
         row["matchable"],
-        text_bytes + row["matchable"] * _ROW_BYTES * len(sent) if sent else None,
         [
             key.condition(
                 _KeyValues(

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import and_
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
@@ -22,7 +21,6 @@ from airflow_delta.row_changes.clauses import MATCHED, NOT_MATCHED_BY_SOURCE, Me
 from airflow_delta.spark.dml.assignments import Assignments
 from airflow_delta.spark.dml.expressions import condition_column
 from airflow_delta.spark.dml.matching import LocatedRows, collect_groups
-from airflow_delta.spark.dml.merge.condition import resolve_condition
 from airflow_delta.spark.dml.merge.source import SOURCE_ROW
 from airflow_delta.spark.dml.new_values import (
     assign,
@@ -39,7 +37,6 @@ from airflow_delta.spark.reader.snapshot_reader import (
 )
 
 if TYPE_CHECKING:
-    from airflow_delta.spark.dml.merge.keys import SourceKeys
     from airflow_delta.spark.dml.merge.source import MergeSource
     from airflow_delta.spark.writer.target import WriteTarget
 
@@ -119,14 +116,8 @@ def joined(
     on: Column | str,
     aliases: tuple[str, str],
     how: str,
-    *,
-    keys: SourceKeys,
-    table: str,
 ) -> DataFrame:
     """Join rows of the table with the source.
-
-    If only the keys of the source are few enough to be sent to all executors, an inner join has two steps:
-    the rows that have one of the keys are found, and these alone are shuffled and joined with the source.
 
     Args:
         rows: the rows of the table.
@@ -134,37 +125,10 @@ def joined(
         on: the condition.
         aliases: the names of the table and of the source in it.
         how: the kind of the join.
-        keys: the values of the keys in the source.
-        table: the table's location, for errors.
     """
-    if how == "inner" and source.has_keys_to_send(keys.num_bytes):
-        rows = _rows_with_keys(rows, source, on, aliases, table)
-        # The source occurs twice, and Spark gives the columns of the second occurrence new ids. Conditions
-        # and values may be bound to the columns of the source, so it comes first.
-        return (
-            source.for_join()
-            .alias(aliases[1])
-            .join(rows.alias(aliases[0]), condition_column(on), how)
-        )
     return rows.alias(aliases[0]).join(
         source.for_join().alias(aliases[1]), condition_column(on), how
     )
-
-
-def _rows_with_keys(
-    rows: DataFrame, source: MergeSource, on: Column | str, aliases: tuple[str, str], table: str
-) -> DataFrame:
-    """The rows of the table whose keys are those of a row of the source."""
-    condition = resolve_condition(rows, source, on, aliases, table=table)
-    columns = [key for key in condition.keys if key.is_column]
-    sent = {f"{OWN_PREFIX}key_{i}": key for i, key in enumerate(columns)}
-    values = [key.other.alias(name) for name, key in sent.items()]
-    matches = [
-        key.own.eqNullSafe(F.col(name)) if key.is_null_safe else key.own == F.col(name)
-        for name, key in sent.items()
-    ]
-    found = source.rows.where(condition.of_source).select(*values)
-    return rows.join(F.broadcast(found), reduce(and_, matches), "left_semi")
 
 
 def numbered(clauses: Mapping[int, MergeClause]) -> Column:
@@ -193,7 +157,6 @@ def find_matches(
     target: WriteTarget,
     store: RowStore,
     *,
-    keys: SourceKeys,
     keeps_old: bool,
 ) -> Matches:
     """Join the table with the source, and store the pairs.
@@ -207,7 +170,6 @@ def find_matches(
         assignments: the values of those that update.
         target: the table.
         store: stores the pairs.
-        keys: the values of the keys in the source.
         keeps_old: whether the old values are needed later.
 
     Raises:
@@ -216,13 +178,13 @@ def find_matches(
         PySparkException: Spark's other errors.
     """
     assert target.base is not None
-    schema, table = target.base.schema, target.table
+    schema = target.base.schema
     by_source = {n: c for n, c in clauses.items() if c.when == NOT_MATCHED_BY_SOURCE}
     matched = {n: c for n, c in clauses.items() if c.when == MATCHED}
     rows = with_old_values(rows, schema)
     own = rows.alias(aliases[0])
     how = "left" if by_source else "inner"
-    pairs = joined(rows, source, on, aliases, how, keys=keys, table=table)
+    pairs = joined(rows, source, on, aliases, how)
     number = numbered(matched)
     if by_source:
         # These use only the columns of the table, even if the source has columns of the same names.
@@ -240,7 +202,7 @@ def find_matches(
     else:
         found = found.select(keep)
     stored = store.store(found)
-    return Matches(stored, clauses, collect_groups(stored, CLAUSE, table=table))
+    return Matches(stored, clauses, collect_groups(stored, CLAUSE, table=target.table))
 
 
 def _joined_bitmaps(parts: Iterable[LocatedRows]) -> dict[int, BitMap64]:

@@ -37,9 +37,6 @@ SOURCE_ROW = f"{OWN_PREFIX}source_row"
 _MOST_BROADCAST = 64 << 20
 """A source of up to so many bytes is sent to all executors, so that the table needn't be shuffled."""
 
-_SHARE_OF_MEMORY = 16
-"""Of a larger source the keys are sent, if they need no more than one of so many parts of the memory."""
-
 
 @dataclass(frozen=True, slots=True)
 class MergeSource:
@@ -84,35 +81,9 @@ class MergeSource:
 
     def for_join(self) -> DataFrame:
         """The rows as the smaller side of a join: sent to all executors if that is cheap."""
-        return (
-            F.broadcast(self.rows)
-            if self._is_sent(self.size_in_bytes, _MOST_BROADCAST)
-            else self.rows
-        )
-
-    def has_keys_to_send(self, num_bytes: int | None) -> bool:
-        """Whether the keys alone are sent to all executors, because the rows would be too many.
-
-        Args:
-            num_bytes: `SourceKeys.num_bytes`.
-        """
-        if num_bytes is None or self._is_sent(self.size_in_bytes, _MOST_BROADCAST):
-            return False
-        return self._is_sent(num_bytes, _memory(self.spark) // _SHARE_OF_MEMORY)
-
-    def _is_sent(self, num_bytes: int, most: int) -> bool:
         threshold = str(self.spark.conf.get("spark.sql.autoBroadcastJoinThreshold"))
-        return num_bytes <= most and not threshold.startswith("-")
-
-
-def _memory(spark: SparkSession) -> int:
-    """The memory of the driver or of an executor, whichever has less, in bytes."""
-    context: Any = spark.sparkContext._jsc  # noqa: SLF001
-    jvm: Any = spark._jvm  # noqa: SLF001
-    driver = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
-    return (
-        driver if context.sc().isLocal() else min(driver, int(context.sc().executorMemory()) << 20)
-    )
+        is_sent = self.size_in_bytes <= _MOST_BROADCAST and not threshold.startswith("-")
+        return F.broadcast(self.rows) if is_sent else self.rows
 
 
 def store_source(

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError, MultipleMatchesError
 from airflow_delta.spark import MergeBuilder, merge, read_changes, read_snapshot, write
-from airflow_delta.spark.dml.merge import keys, matches
+from airflow_delta.spark.dml.merge import execution, key_filter, keys
 from airflow_delta.spark.dml.merge import source as merge_source
 from tests.deep import deep_but_for
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
@@ -97,10 +97,9 @@ def test_a_source_ten_times_as_large(spark: SparkSession, numbers: Path) -> None
     assert values_in(spark, numbers) == dict.fromkeys(range(100), 1)
 
 
-def test_of_a_large_source_only_the_keys_are_sent(
+def test_rows_without_a_key_of_the_source_are_not_joined(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only rows of the table with a key of the source are shuffled, whatever else the condition says."""
     make(
         spark,
         tmp_path,
@@ -112,16 +111,15 @@ def test_of_a_large_source_only_the_keys_are_sent(
         "('k3', 3L, 100), ('k8', NULL, 200), ('k8', NULL, -1), ('k7', 9L, 300), (NULL, 1L, 400)"
     )
     rows = spark.sql(f"SELECT * FROM VALUES {values} AS t(s, n, v)")
-    found: list[tuple[set[int], str]] = []
+    found: list[set[int]] = []
 
     def with_keys(*arguments: Any) -> DataFrame:
         left = rows_with_keys(*arguments)
-        plan = left._jdf.queryExecution().executedPlan().toString()
-        found.append(({row.id for row in left.select("id").collect()}, plan))
+        found.append({row.id for row in left.select("id").collect()})
         return left
 
-    rows_with_keys = matches._rows_with_keys
-    monkeypatch.setattr(matches, "_rows_with_keys", with_keys)
+    rows_with_keys = execution.rows_with_keys
+    monkeypatch.setattr(execution, "rows_with_keys", with_keys)
     on = "t.s = source.s AND source.n <=> t.n AND source.v > 0 AND t.id + source.v < 225"
 
     def merged(on: str = on) -> dict[int, int]:
@@ -135,25 +133,19 @@ def test_of_a_large_source_only_the_keys_are_sent(
 
     expected = dict.fromkeys((*range(40), -300, -400), 0) | {3: 100, 23: 100, 8: 200}
     assert merged() == expected
+    # The table is small: to join all of its rows takes less time.
     assert not found
-    monkeypatch.setattr(merge_source, "_MOST_BROADCAST", 0)
+    monkeypatch.setattr(key_filter, "_LEAST_TABLE_BYTES", 0)
     assert merged() == expected
-    ((ids, plan),) = found
-    assert ids == {3, 23, 8, 28}
-    assert "BroadcastHashJoin" in plan
-    assert "LeftSemi" in plan
+    assert found.pop() == {3, 23, 8, 28}
     # Of an expression Spark could ask for rows of other partitions, and for deleted ones, and fail there.
     expression = on.replace("t.s = ", "concat(t.s, '') = ").replace("<=> t.n", "<=> t.n + 0")
     assert merged(expression) == expected
-    monkeypatch.setattr(merge_source, "_SHARE_OF_MEMORY", 1 << 60)
+    assert found.pop() == set(range(40))
+    # The hashes of so many keys would take too much memory.
+    monkeypatch.setattr(key_filter, "_MOST_KEYS", 3)
     assert merged() == expected
-    monkeypatch.setattr(merge_source, "_SHARE_OF_MEMORY", 1)
-    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
-    try:
-        assert merged() == expected
-    finally:
-        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
-    assert len(found) == 1
+    assert not found
 
 
 def test_columns_of_a_large_source_may_be_bound(
@@ -161,6 +153,7 @@ def test_columns_of_a_large_source_may_be_bound(
 ) -> None:
     rows = source_of(spark, "(3L, 7), (4L, 8), (30L, 9)")
     monkeypatch.setattr(merge_source, "_MOST_BROADCAST", 0)
+    monkeypatch.setattr(key_filter, "_LEAST_TABLE_BYTES", 0)
     begun = merge(spark, str(numbers), rows, F.col("target.id") == rows["id"])
     (
         begun.when_matched_update({"v": rows["v"] + 1}, rows["v"] > 7)
