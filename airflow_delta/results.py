@@ -234,6 +234,8 @@ class OptimizeResult(TypedDict):
     table_uri: str
     version: int
     commits: int
+    first_version: int | None
+    last_version: int | None
     files_removed: int
     bytes_removed: int
     files_added: int
@@ -327,6 +329,8 @@ class DropFeatureResult(TypedDict):
     bytes_to_rewrite: int
     cleanup: TruncatedHistory | None
     num_commits: int
+    first_version: int | None
+    last_version: int | None
     dry_run: bool
     duration_ms: int
 
@@ -385,6 +389,8 @@ class RowTrackingResult(TypedDict):
     files: int
     files_backfilled: int
     num_commits: int
+    first_version: int | None
+    last_version: int | None
     steps: list[str]
     dry_run: bool
     duration_ms: int

@@ -43,6 +43,7 @@ from airflow.sdk.exceptions import (
     AirflowSensorTimeout,
     AirflowSkipException,
     AirflowTaskTimeout,
+    ErrorType,
 )
 from airflow.sdk.log import amask_secret, mask_secret
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
@@ -80,6 +81,7 @@ __all__ = [
     "get_current_context",
     "has_dag",
     "hook_lineage_collector",
+    "is_asset_missing",
     "is_made_from_mapped",
     "is_openlineage_enabled",
     "is_written_none",
@@ -244,6 +246,11 @@ async def set_variable(key: str, value: str, description: str) -> None:
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
     await SUPERVISOR_COMMS.asend(PutVariable(key=key, value=value, description=description))
+
+
+def is_asset_missing(error: AirflowRuntimeError) -> bool:
+    """Whether Airflow's answer is that it has no asset of a name or a URI, and not that it can't answer."""
+    return error.error.error is ErrorType.ASSET_NOT_FOUND
 
 
 def is_openlineage_enabled() -> bool:

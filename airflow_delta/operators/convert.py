@@ -91,7 +91,8 @@ class ConvertToDeltaOperator(TableTask):
             "CONVERT",
             committed=lambda result: result["converted"] or result["repeated"],
             metrics=("files", "bytes", "rows"),
-        )
+        ),
+        commits_once=True,
     )
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

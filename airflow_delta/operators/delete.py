@@ -83,7 +83,7 @@ class DeleteOperator(SparkTask):
         return ["condition"]
 
     @with_lineage
-    @with_table_commit(row_commit("DELETE"))
+    @with_table_commit(row_commit("DELETE"), commits_once=True)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the rows.

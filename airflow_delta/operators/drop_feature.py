@@ -11,7 +11,7 @@ from airflow_delta.hooks.spark.maintenance import SparkMaintenance
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.lineage_rules import alters_table_if
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
+from airflow_delta.operators.table_commits import maintenance_commits, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_required_text,
@@ -24,11 +24,7 @@ from airflow_delta.version_compat import AirflowException, Context
 
 __all__ = ["DropFeatureOperator"]
 
-_COMMIT = maintenance_commit(
-    "DROP FEATURE",
-    committed=lambda result: result["num_commits"] > 0,
-    metrics=("num_commits",),
-)
+_COMMITS = maintenance_commits("DROP FEATURE", metrics=("num_commits",))
 
 
 class DropFeatureOperator(TableTask):
@@ -86,7 +82,7 @@ class DropFeatureOperator(TableTask):
         spark_conf=as_spark_conf,
     )
 
-    datasets = alters_table_if("num_commits")
+    datasets = alters_table_if("last_version")
 
     def __init__(
         self,
@@ -111,7 +107,7 @@ class DropFeatureOperator(TableTask):
         self.check_arguments()
 
     @with_lineage
-    @with_table_commit(_COMMIT)
+    @with_table_commit(_COMMITS)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Drop the feature, as far as that is possible now.

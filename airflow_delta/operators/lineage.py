@@ -30,6 +30,8 @@ from airflow_delta.version_compat import (
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+    from airflow_delta.operators.table_commits import TableCommit
+
 __all__ = ["LineageTask", "with_lineage"]
 
 _ExecuteT = TypeVar("_ExecuteT", bound=Callable[..., Any])
@@ -39,6 +41,9 @@ class LineageTask(BaseOperator):
     """A task that reports what it reads and writes."""
 
     _lineage: Lineage | None = None
+
+    earlier_commit: TableCommit | None = None
+    """The commits of earlier tries that a retry has found in the log, where its result may lack them."""
 
     def datasets(self, result: Result, /) -> Lineage:
         """The datasets that the task reads and writes; see `airflow_delta.operators.lineage_rules`.

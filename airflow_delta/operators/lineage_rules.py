@@ -2,7 +2,8 @@
 
 A rule is the method ``datasets`` of an operator. Without a result, it returns what the task is going to
 read and write. With a result, an output is what the task has committed or copied, at the version of the
-result; a task that changes nothing has none.
+result; a task that changes nothing has none. A retry that finds the work done by an earlier try reports the
+commits of that try.
 
 Maintenance such as a vacuum or a checkpoint leaves the rows of a table as they are, so that the table is an
 input. An optimized table is an input and an output: the same rows, at two versions.
@@ -64,8 +65,11 @@ def alters_table_if(entry: str) -> Callable[[Any, Result], Lineage]:
 
     def datasets(task: Any, result: Result) -> Lineage:
         """The table, as an output if it was altered."""
-        is_altered = result is None or result[entry]
-        return alters_table(task, result) if is_altered else reads_table(task, result)
+        if result is None or result[entry]:
+            return alters_table(task, result)
+        if (earlier := task.earlier_commit) is None:
+            return reads_table(task, result)
+        return Lineage(outputs=(LineageDataset(task.table_uri, earlier.version, change="ALTER"),))
 
     return datasets
 
@@ -75,6 +79,10 @@ def optimizes_table(task: Any, result: Result) -> Lineage:
     if result is None:
         return Lineage((LineageDataset(task.table_uri),), (LineageDataset(task.table_uri),))
     read = LineageDataset(task.table_uri, result["plan"]["version"])
+    earlier = task.earlier_commit
+    if not result["commits"] and earlier is not None:
+        before = LineageDataset(task.table_uri, earlier.first_version - 1)
+        return Lineage((before,), (LineageDataset(task.table_uri, earlier.version),))
     if not result["commits"]:
         return Lineage((read,))
     written = WrittenData(size=result["bytes_added"], files=result["files_added"])
@@ -200,9 +208,10 @@ def _committed(
     """The table as the task has committed it; without a result, as it is going to."""
     if result is None:
         return LineageDataset(task.table_uri)
+    last = result.get("last_version")
     return LineageDataset(
         task.table_uri,
-        result["version"],
+        result["version"] if last is None else last,
         change=change,
         written=written,
         copied_from=copied_from,

@@ -130,7 +130,7 @@ class MergeOperator(RowSourceTask):
         self.check_arguments()
 
     @with_lineage
-    @with_table_commit(row_commit("MERGE"))
+    @with_table_commit(row_commit("MERGE"), commits_once=True)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Merge the rows.

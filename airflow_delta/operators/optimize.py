@@ -12,7 +12,7 @@ from airflow_delta.hooks.spark.maintenance import SparkMaintenance
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.lineage_rules import optimizes_table
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
+from airflow_delta.operators.table_commits import maintenance_commits, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_bytes,
@@ -164,9 +164,8 @@ class OptimizeOperator(TableTask):
 
     @with_lineage
     @with_table_commit(
-        maintenance_commit(
+        maintenance_commits(
             "OPTIMIZE",
-            committed=lambda result: result["commits"] > 0,
             metrics=("files_removed", "bytes_removed", "files_added", "bytes_added"),
         )
     )

@@ -101,7 +101,8 @@ class RestoreOperator(TableTask):
             "RESTORE",
             committed=lambda result: result["committed"],
             metrics=("files_restored", "files_removed", "bytes_restored", "bytes_removed"),
-        )
+        ),
+        commits_once=True,
     )
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:

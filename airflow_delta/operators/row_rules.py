@@ -77,7 +77,7 @@ class AddConstraintOperator(_RowRuleTask):
         self.check_arguments()
 
     @with_lineage
-    @with_table_commit(maintenance_commit("ADD CONSTRAINT", committed=_always))
+    @with_table_commit(maintenance_commit("ADD CONSTRAINT", committed=_always), commits_once=True)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Check the rows, and add the constraint.
@@ -123,7 +123,7 @@ class SetNotNullOperator(_RowRuleTask):
         self.check_arguments()
 
     @with_lineage
-    @with_table_commit(maintenance_commit("CHANGE COLUMN", committed=_always))
+    @with_table_commit(maintenance_commit("CHANGE COLUMN", committed=_always), commits_once=True)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Check the rows, and change the column.

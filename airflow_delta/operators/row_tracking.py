@@ -9,7 +9,7 @@ from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.lineage_rules import alters_table_if
-from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
+from airflow_delta.operators.table_commits import maintenance_commits, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import flag
 from airflow_delta.version_compat import Context
@@ -25,8 +25,8 @@ class EnableRowTrackingOperator(TableTask):
     row tracking is enabled already, nothing is done.
 
     Returns a dictionary with ``table_uri``, ``version``, ``enabled``, ``files``, ``files_backfilled``,
-    ``num_commits``, ``steps``, ``dry_run`` and ``duration_ms``: see the reference. The task's log has the
-    same facts.
+    ``num_commits``, ``first_version``, ``last_version``, ``steps``, ``dry_run`` and ``duration_ms``: see
+    the reference. The task's log has the same facts.
 
     :param table_uri: the table's path or URI. (templated)
     :param dry_run: only report what would be done. (templated)
@@ -39,7 +39,7 @@ class EnableRowTrackingOperator(TableTask):
     template_fields: Sequence[str] = (*TableTask.template_fields, "_dry_run")
     arguments = with_readers(TableTask, dry_run=flag(default=False))
 
-    datasets = alters_table_if("num_commits")
+    datasets = alters_table_if("last_version")
 
     def __init__(self, *, dry_run: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -49,11 +49,7 @@ class EnableRowTrackingOperator(TableTask):
 
     @with_lineage
     @with_table_commit(
-        maintenance_commit(
-            "SET TBLPROPERTIES",
-            committed=lambda result: result["num_commits"] > 0,
-            metrics=("files_backfilled", "num_commits"),
-        )
+        maintenance_commits("SET TBLPROPERTIES", metrics=("files_backfilled", "num_commits"))
     )
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)

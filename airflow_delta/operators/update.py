@@ -85,7 +85,7 @@ class UpdateOperator(SparkTask):
         return ["set"]
 
     @with_lineage
-    @with_table_commit(row_commit("UPDATE"))
+    @with_table_commit(row_commit("UPDATE"), commits_once=True)
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Update the rows.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk.exceptions import ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.context import OutletEventAccessor, OutletEventAccessors
 
 from airflow_delta.assets import delta_asset
@@ -88,19 +89,23 @@ def test_an_alias_gets_an_event_of_the_asset_that_airflow_has(
     sales_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: dict[str, Asset] = {}
+    answers = [ErrorType.ASSET_NOT_FOUND, ErrorType.API_SERVER_ERROR]
 
     def find(name: str | None = None, uri: str | None = None) -> Asset:
         if uri not in known:
-            raise AirflowRuntimeError(SimpleNamespace(error=SimpleNamespace(value="x"), detail={}))  # type: ignore[arg-type]
+            raise AirflowRuntimeError(ErrorResponse(error=answers.pop()))
         return known[uri]
 
     for kind in (OutletEventAccessors, OutletEventAccessor):
         monkeypatch.setattr(kind, "_get_asset_from_db", staticmethod(find))
     alias, uri = AssetAlias("tables"), f"file://{sales_copy}"
+    operator = RestoreOperator(
+        task_id="restore", table_uri=str(sales_copy), version=1, outlets=[alias]
+    )
+    # An outage doesn't show that Airflow has no asset.
+    with pytest.raises(AirflowRuntimeError, match="API_SERVER_ERROR"):
+        executed(operator)
     for name in (uri, "sales"):
-        operator = RestoreOperator(
-            task_id="restore", table_uri=str(sales_copy), version=1, outlets=[alias]
-        )
         (event,) = executed(operator)[alias].asset_alias_events
         assert (event.dest_asset_key.name, event.dest_asset_key.uri) == (name, uri)
         assert event.extra["version"] == 4

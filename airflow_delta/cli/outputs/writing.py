@@ -103,6 +103,8 @@ class OptimizeReport(_Report):
     """Output of ``optimize``."""
 
     commits: int
+    first_version: int | None
+    last_version: int | None
     files_removed: int
     bytes_removed: int
     files_added: int
@@ -157,6 +159,8 @@ class DropFeatureReport(_Report):
     bytes_to_rewrite: int
     cleanup: dict[str, int] | None
     num_commits: int
+    first_version: int | None
+    last_version: int | None
 
 
 class CommitReport(_Report):

@@ -195,12 +195,14 @@ class Timeline:
         start = max((c for c in self._log.checkpoints if c <= version), default=0)
         return load_segment(self._storage, version=version, start=start, verified=newest.verified)
 
-    def history(self, limit: int | None = None) -> list[CommitInfo]:
+    def history(self, limit: int | None = None, *, since_ms: int | None = None) -> list[CommitInfo]:
         """The ``commitInfo`` of the commits, newest first, with the times that readers use.
 
         Args:
             limit: the maximum number; None for all existing commits. With a limit, the times of
                 files ascend from 100 commits before the oldest one returned; see the module.
+            since_ms: leave out commits whose files are older than this time, in epoch milliseconds. They
+                aren't read.
 
         Raises:
             CorruptLogError: a commit is empty or can't be parsed.
@@ -209,6 +211,9 @@ class Timeline:
             return []
         commits, times = self._newest(limit)
         listed = commits if limit is None else commits[-limit:]
+        if since_ms is not None:
+            start = listed.first - commits.first
+            listed = listed[bisect_left(times, since_ms, start) - start :]
         versions = range(listed.first + len(listed) - 1, listed.first - 1, -1)
         sizes = dict(zip(reversed(versions), listed.sizes, strict=True))
         paths = {version: commit.path for version, commit in listed.unbackfilled.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta.access import TableAccess
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
 
 __all__ = ["ReadMethods"]
+
+_MOST_COMMITS = 1_000
+"""The number of the newest commits among which those of a task are searched."""
 
 _CLOCKS_DIFFER_MS = 60_000
 """The clock of the scheduler, from which ``{{ ts }}`` comes, may be so far ahead of the worker's."""
@@ -97,6 +101,38 @@ class ReadMethods(TableAccess):
             return self._open(table_uri).version_of_transaction(app_id, app_version)
         except TableNotFoundError:
             return None
+
+    def commits_of_task(
+        self, table_uri: str, run: Mapping[str, Any], *, since_ms: int | None
+    ) -> dict[int, int | None]:
+        """Find the commits that a task has made in a DAG run, in any of its tries.
+
+        They are searched among the newest 1,000 commits; if the commit owner of a managed table can't be
+        reached, among those that are backfilled.
+
+        :param run: the run of the task, as `airflow_delta.task_runs.task_run` returns it; its
+            ``try_number`` doesn't matter.
+        :param since_ms: a time in epoch milliseconds before which the task hasn't committed; commits of
+            earlier times aren't read.
+        :returns: the number of the try that has made each commit, by version.
+        :raises DeltaError: the log can't be read.
+        """
+        timeline = self._open(table_uri).snapshot().timeline
+        infos = timeline.history(_MOST_COMMITS, since_ms=since_ms)
+        if len(infos) == _MOST_COMMITS:
+            self.log.warning(
+                "%s: only the commits %s to %s were searched for those of earlier tries",
+                table_uri,
+                infos[-1].version,
+                infos[0].version,
+            )
+        task = {name: value for name, value in run.items() if name != "try_number"}
+        found = {info.version: info.task_run or {} for info in reversed(infos)}
+        return {
+            version: by.get("try_number")
+            for version, by in found.items()
+            if by and all(by.get(name) == value for name, value in task.items())
+        }
 
     def _check_files(self, table: DeltaTable, snapshot: Snapshot) -> None:
         found = table.check_version(snapshot)

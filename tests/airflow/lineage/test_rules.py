@@ -55,7 +55,7 @@ def writes(**facts: Any) -> Lineage:
 
 
 ALTERED = writes(change="ALTER")
-IDLE = {"table_uri": SALES, "version": 4, "num_commits": 0, "converted": False}
+IDLE = {"table_uri": SALES, "version": 4, "last_version": None, "converted": False}
 
 # The operator, its arguments, its result (None while it isn't known) and its datasets.
 CASES: list[Case] = [
@@ -75,9 +75,9 @@ CASES: list[Case] = [
     ("AddConstraintOperator", {"name": "n", "expression": "id > 0"}, {"version": 4}, ALTERED),
     ("AddConstraintOperator", {"name": "n", "expression": "id > 0"}, None, Lineage((), (PLANNED,))),
     ("SetNotNullOperator", {"column": "id"}, {"version": 4}, ALTERED),
-    ("DropFeatureOperator", {"feature": "x"}, {"version": 4, "num_commits": 2}, ALTERED),
+    ("DropFeatureOperator", {"feature": "x"}, {"version": 5, "last_version": 4}, ALTERED),
     ("DropFeatureOperator", {"feature": "x"}, IDLE, reads(4)),
-    ("EnableRowTrackingOperator", {}, {"version": 4, "num_commits": 1}, ALTERED),
+    ("EnableRowTrackingOperator", {}, {"version": 5, "last_version": 4}, ALTERED),
     ("EnableRowTrackingOperator", {}, IDLE, reads(4)),
     ("ConvertToManagedCommitOperator", {}, {"version": 4, "converted": True}, ALTERED),
     ("ConvertToManagedCommitOperator", {}, IDLE, reads(4)),

@@ -99,6 +99,8 @@ class _Run:
         commits: how many commits it has made.
         barriers: how many of them were barriers, since the newest version has no traces.
         rewrites: how often files were rewritten.
+        first: the first version that was committed, also by the rewriter; None for none.
+        last: the last one.
     """
 
     access: FileAccess
@@ -110,6 +112,8 @@ class _Run:
     commits: int = 0
     barriers: int = 0
     rewrites: int = 0
+    first: int | None = None
+    last: int | None = None
 
     @property
     def storage(self) -> Storage:
@@ -169,15 +173,13 @@ class _Run:
         if plan.preparations:
             return self._prepare(base, plan)
         if plan.barriers:
-            add_barrier(self.storage, self.owners, base)
-            self.commits += 1
+            self._note_commit(add_barrier(self.storage, self.owners, base))
             self.barriers += 1
             return None
         truncation = plan.truncation
         if truncation is not None and truncation.needs_checkpoint:
             if truncation.needs_version:
-                add_barrier(self.storage, self.owners, base)
-                self.commits += 1
+                self._note_commit(add_barrier(self.storage, self.owners, base))
             else:
                 write_checked_checkpoint(self.storage, self.owners, base.version)
             return None
@@ -186,7 +188,7 @@ class _Run:
         if truncation is not None and truncation.cleanup is not None:
             execute_metadata_cleanup(self.storage, truncation.cleanup)
         version = commit_downgrade(self.storage, self.owners, base, plan).version
-        self.commits += 1
+        self._note_commit(version)
         if self.way == "hidden":
             write_checked_checkpoint(self.storage, self.owners, version)
         return self._make_result("dropped", version, plan)
@@ -195,10 +197,10 @@ class _Run:
         step, self.barriers = plan.preparations[0], 0
         if step.rewrite is None:
             if step.kind == "turn off":
-                turn_off(self.storage, self.owners, base, self.feature)
+                version = turn_off(self.storage, self.owners, base, self.feature)
             else:
-                STEPS[step.kind](self.storage, self.owners, base)
-            self.commits += 1
+                version = STEPS[step.kind](self.storage, self.owners, base)
+            self._note_commit(version)
             return None
         if self.rewriter is None:
             return self._make_result("needs rewrite", base.version, plan)
@@ -212,7 +214,19 @@ class _Run:
             )
         self.rewrites += 1
         self.rewriter(self.storage.root, step.rewrite)
+        # It reports no versions. Others may have committed some of these.
+        newest = self._open(dry_run=True).version
+        if newest > base.version:
+            self._note_versions(base.version + 1, newest)
         return None
+
+    def _note_commit(self, version: int) -> None:
+        self.commits += 1
+        self._note_versions(version, version)
+
+    def _note_versions(self, first: int, last: int) -> None:
+        self.first = first if self.first is None else self.first
+        self.last = last
 
     def _find_earlier_run(self, base: Snapshot) -> DropFeatureResult:
         """Return the result of an earlier run that has dropped the feature, by its commit.
@@ -231,7 +245,15 @@ class _Run:
             )
         version, way = dropped_by
         return DropFeatureResult(
-            base.table, self.feature, way, "dropped", version, None, self.commits
+            base.table,
+            self.feature,
+            way,
+            "dropped",
+            version,
+            None,
+            self.commits,
+            self.first,
+            self.last,
         )
 
     def _find_drop(self, base: Snapshot) -> tuple[int, Way] | None:
@@ -249,5 +271,13 @@ class _Run:
         self, status: Status, version: int, plan: DropFeaturePlan | None
     ) -> DropFeatureResult:
         return DropFeatureResult(
-            self.storage.root, self.feature, self.way, status, version, plan, self.commits
+            self.storage.root,
+            self.feature,
+            self.way,
+            status,
+            version,
+            plan,
+            self.commits,
+            self.first,
+            self.last,
         )

@@ -35,12 +35,15 @@ from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["STEPS", "Prepare", "turn_off"]
 
-Prepare: TypeAlias = Callable[[Storage, CommitOwners, Snapshot], None]
-"""Does a step. It gets the table, the commit owners, and the newest version."""
+Prepare: TypeAlias = Callable[[Storage, CommitOwners, Snapshot], int]
+"""Does a step, and returns its version. It gets the table, the commit owners, and the newest version."""
 
 
-def turn_off(storage: Storage, owners: CommitOwners, base: Snapshot, feature: str) -> None:
+def turn_off(storage: Storage, owners: CommitOwners, base: Snapshot, feature: str) -> int:
     """Set or remove the properties by which writers use a feature.
+
+    Returns:
+        The version.
 
     Raises:
         DeltaError: see `OptimisticTransaction.commit`.
@@ -53,36 +56,36 @@ def turn_off(storage: Storage, owners: CommitOwners, base: Snapshot, feature: st
         operation, parameters = "UNSET TBLPROPERTIES", {"properties": [*changes], "ifExists": True}
     else:
         operation, parameters = "SET TBLPROPERTIES", {"properties": dict(changes)}
-    _commit_metadata(
+    return _commit_metadata(
         storage, owners, base, disable_feature(feature, base.metadata), operation, parameters
     )
 
 
-def _hand_back(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
-    convert_to_file_system(storage, lambda: base, owners)
+def _hand_back(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
+    return convert_to_file_system(storage, lambda: base, owners).version
 
 
-def _unmap_columns(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+def _unmap_columns(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
     transaction = OptimisticTransaction(storage, base, UNMAPPING, owners=owners)
     unmap_columns(transaction)
-    transaction.commit()
+    return transaction.commit().version
 
 
-def _forget_types(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+def _forget_types(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
     metadata = without_recorded_types(base.metadata, table=base.table)
     columns = [".".join(path) for path in changed_columns(base.schema)]
-    _commit_metadata(storage, owners, base, metadata, "DROP FEATURE", {"columns": columns})
+    return _commit_metadata(storage, owners, base, metadata, "DROP FEATURE", {"columns": columns})
 
 
-def _take_row_ids(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
-    remove_row_ids(storage, owners, base)
+def _take_row_ids(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
+    return remove_row_ids(storage, owners, base)
 
 
-def _keep_vectors(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+def _keep_vectors(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
     transaction = OptimisticTransaction(storage, base, VECTOR_TOMBSTONES, owners=owners)
     files = make_vector_tombstones(find_unkept_vectors(base), now_ms=now_ms())
     transaction.declare(Tombstones(tuple(files)))
-    transaction.commit()
+    return transaction.commit().version
 
 
 def _commit_metadata(
@@ -92,12 +95,12 @@ def _commit_metadata(
     metadata: Metadata,
     operation: str,
     parameters: Mapping[str, Any],
-) -> None:
+) -> int:
     transaction = OptimisticTransaction(
         storage, base, operation, operation_parameters=parameters, owners=owners
     )
     transaction.set_metadata(metadata)
-    transaction.commit()
+    return transaction.commit().version
 
 
 STEPS: Mapping[StepKind, Prepare] = {

@@ -46,6 +46,10 @@ class DropFeatureResult:
         plan: what is left to do; if all was done, the plan of the last step. None if an earlier run has
             dropped the feature.
         num_commits: how many commits this run has made, without those of a rewriter.
+        first_version: the version of its first commit, or the one after which a rewriter began to commit
+            plus one; None if nothing was committed.
+        last_version: the version of its last commit, or the newest after a rewriter; None if nothing was
+            committed.
     """
 
     table: str
@@ -55,6 +59,8 @@ class DropFeatureResult:
     version: int
     plan: DropFeaturePlan | None
     num_commits: int = 0
+    first_version: int | None = None
+    last_version: int | None = None
 
     @property
     def rewrite(self) -> Rewrite | None:
@@ -97,7 +103,8 @@ class DropFeatureResult:
             ``dropped``) with the ``reason``, ``steps`` that are left, ``ready_at`` (ISO-8601, when to come
             back to truncate the history; None if unknown), ``files_to_rewrite`` and ``bytes_to_rewrite``,
             ``cleanup`` (of history that is truncated now: ``files``, ``bytes`` and the ``earliest_version``
-            that can be read then; else None), and ``num_commits`` that were made.
+            that can be read then; else None), ``num_commits`` that were made, and the ``first_version`` and
+            ``last_version`` that were committed, also by a rewriter (None for none).
         """
         steps = () if self.plan is None or self.status == "dropped" else self.plan.steps
         rewrite = self.rewrite
@@ -113,6 +120,8 @@ class DropFeatureResult:
             "bytes_to_rewrite": 0 if rewrite is None else rewrite.size_in_bytes,
             "cleanup": None if self.plan is None else self.plan.cleanup_summary,
             "num_commits": self.num_commits,
+            "first_version": self.first_version,
+            "last_version": self.last_version,
         }
 
 

@@ -30,7 +30,7 @@ BATCH = 100_000
 
 def remove_row_ids(
     storage: Storage, owners: CommitOwners, base: Snapshot, *, batch: int = BATCH
-) -> None:
+) -> int:
     """Commit the next batch of files without their row ids.
 
     Args:
@@ -38,6 +38,9 @@ def remove_row_ids(
         owners: the known commit owners.
         base: the newest version, whose row tracking is suspended.
         batch: the most files in the commit.
+
+    Returns:
+        The version.
 
     Raises:
         DeltaError: see `OptimisticTransaction.commit`.
@@ -51,7 +54,7 @@ def remove_row_ids(
         storage, base, OPERATION, operation_parameters={"batchId": 0}, owners=owners
     )
     transaction.add_files([*add_actions(_without_ids(batched), data_change=False)])
-    transaction.commit()
+    return transaction.commit().version
 
 
 def _without_ids(files: pa.Table) -> pa.Table:

@@ -62,6 +62,7 @@ class OptimizeResult:
         bytes_added: their total size.
         num_copied: how many new files were made by copying row groups.
         num_lost: the planned files that aren't rewritten, because others have changed a file of their bin.
+        first_version: the version of the first commit; None for none.
     """
 
     plan: OptimizePlan
@@ -73,18 +74,22 @@ class OptimizeResult:
     bytes_added: int = 0
     num_copied: int = 0
     num_lost: int = 0
+    first_version: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """What was done as plain JSON values.
 
         Returns:
-            ``version`` (of the last commit, or the planned one), ``commits``, ``files_removed``,
-            ``bytes_removed``, ``files_added``, ``bytes_added``, ``files_copied``, ``files_lost``, and the
-            ``plan`` (see `OptimizePlan.to_dict`).
+            ``version`` (of the last commit, or the planned one), ``commits``, ``first_version`` and
+            ``last_version`` (of these commits; None for none), ``files_removed``, ``bytes_removed``,
+            ``files_added``, ``bytes_added``, ``files_copied``, ``files_lost``, and the ``plan`` (see
+            `OptimizePlan.to_dict`).
         """
         return {
             "version": self.plan.version if self.version is None else self.version,
             "commits": self.num_commits,
+            "first_version": self.first_version,
+            "last_version": self.version,
             "files_removed": self.num_removed,
             "bytes_removed": self.bytes_removed,
             "files_added": self.num_added,
@@ -228,6 +233,9 @@ class _Run:
             return replace(
                 result,
                 version=commit.version,
+                first_version=(
+                    commit.version if result.first_version is None else result.first_version
+                ),
                 num_commits=result.num_commits + 1,
                 num_removed=result.num_removed + metrics["numRemovedFiles"],
                 bytes_removed=result.bytes_removed + metrics["numRemovedBytes"],

@@ -40,7 +40,6 @@ from airflow_delta.engine.transaction.alter.plan import Alteration, commit_alter
 from airflow_delta.engine.transaction.alter.table_settings import set_properties
 from airflow_delta.engine.transaction.commit_loop import pause
 from airflow_delta.engine.transaction.file_rows import add_actions
-from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["OPERATION", "RowTrackingResult", "enable_row_tracking"]
@@ -63,6 +62,8 @@ class RowTrackingResult:
         plan: what was to be done when the call began.
         num_backfilled: the number of files to which this call gave row ids.
         num_commits: the number of commits that it made.
+        first_version: the version of its first commit; None for none.
+        last_version: the version of its last commit; None for none.
     """
 
     table: str
@@ -71,13 +72,16 @@ class RowTrackingResult:
     plan: RowTrackingPlan
     num_backfilled: int = 0
     num_commits: int = 0
+    first_version: int | None = None
+    last_version: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain JSON values.
 
         Returns:
-            ``version``, ``enabled``, ``files`` (of the table), ``files_backfilled``, ``num_commits``, and
-            ``steps``, which were to be done when the call began.
+            ``version``, ``enabled``, ``files`` (of the table), ``files_backfilled``, ``num_commits``,
+            ``first_version`` and ``last_version`` (of these commits; None for none), and ``steps``, which
+            were to be done when the call began.
         """
         return {
             "version": self.version,
@@ -85,6 +89,8 @@ class RowTrackingResult:
             "files": self.plan.num_files,
             "files_backfilled": self.num_backfilled,
             "num_commits": self.num_commits,
+            "first_version": self.first_version,
+            "last_version": self.last_version,
             "steps": list(self.plan.steps),
         }
 
@@ -110,7 +116,8 @@ class _Enabling:
         self._storage = storage
         self._owners = owners
         self._batch = batch
-        self._batches = self._commits = self._backfilled = 0
+        self._batches = self._backfilled = 0
+        self._versions: list[int] = []
 
     def run(self, *, dry_run: bool) -> RowTrackingResult:
         """Make the commits until row tracking is enabled, or plan them only.
@@ -126,7 +133,7 @@ class _Enabling:
         base, plan = first = self._look()
         while plan.enables and not dry_run:
             try:
-                self._step(base, plan)
+                version = self._step(base, plan)
             except (CommitConflictError, ConstraintViolationError) as error:
                 conflicts += 1
                 if conflicts == _CONFLICTS or not self._is_worth_another_try(error):
@@ -134,7 +141,7 @@ class _Enabling:
                 pause(conflicts)
             else:
                 conflicts = 0
-                self._commits += 1
+                self._versions.append(version)
             base, plan = self._look()
         return RowTrackingResult(
             self._storage.root,
@@ -142,7 +149,9 @@ class _Enabling:
             not plan.enables,
             first[1],
             self._backfilled,
-            self._commits,
+            len(self._versions),
+            self._versions[0] if self._versions else None,
+            self._versions[-1] if self._versions else None,
         )
 
     def _look(self) -> tuple[Snapshot, RowTrackingPlan]:
@@ -150,15 +159,15 @@ class _Enabling:
         check_writable(base.protocol, base.metadata, table=base.table, operation=Operation.COMMIT)
         return base, plan_row_tracking(base, batch=self._batch)
 
-    def _step(self, base: Snapshot, plan: RowTrackingPlan) -> None:
+    def _step(self, base: Snapshot, plan: RowTrackingPlan) -> int:
+        """Make the next commit, and return its version."""
         if plan.adds_feature:
-            self._add_feature(base)
-        elif plan.num_without_ids:
-            self._backfill(base)
-        else:
-            self._commit(base, set_properties(base, {"delta.enableRowTracking": "true"}))
+            return self._add_feature(base)
+        if plan.num_without_ids:
+            return self._backfill(base)
+        return self._commit(base, set_properties(base, {"delta.enableRowTracking": "true"}))
 
-    def _add_feature(self, base: Snapshot) -> None:
+    def _add_feature(self, base: Snapshot) -> int:
         protocol = upgrade_protocol(
             base.protocol,
             base.metadata,
@@ -174,12 +183,12 @@ class _Enabling:
             "readerFeatures": reader_features,
             "writerFeatures": writer_features,
         }
-        self._commit(
+        return self._commit(
             base,
             Alteration("UPGRADE PROTOCOL", {"newProtocol": parameters}, base.metadata, protocol),
         )
 
-    def _backfill(self, base: Snapshot) -> None:
+    def _backfill(self, base: Snapshot) -> int:
         files = files_without_row_ids(base.files()).slice(0, self._batch)
         transaction = OptimisticTransaction(
             self._storage,
@@ -190,12 +199,13 @@ class _Enabling:
         )
         transaction.note_read(files)
         transaction.add_files([*add_actions(files, data_change=False)])
-        transaction.commit()
+        version = transaction.commit().version
         self._batches += 1
         self._backfilled += files.num_rows
+        return version
 
-    def _commit(self, base: Snapshot, alteration: Alteration) -> CommitResult:
-        return commit_alteration(self._storage, base, alteration, owners=self._owners)
+    def _commit(self, base: Snapshot, alteration: Alteration) -> int:
+        return commit_alteration(self._storage, base, alteration, owners=self._owners).version
 
     def _is_worth_another_try(self, error: CommitConflictError | ConstraintViolationError) -> bool:
         """Whether it was others who were in the way."""
