@@ -23,7 +23,8 @@ from tests.airflow.run_context import context_of
 SPARK_JOB = """
 import json, sys
 parameters = json.load(open(sys.argv[-1]))
-answer = {{"version": 3, "commits": 1, "files_removed": 6, "bytes_removed": 1, "files_added": 2,
+answer = {{"version": 3, "commits": 1, "first_version": 3, "last_version": 3,
+    "files_removed": 6, "bytes_removed": 1, "files_added": 2,
     "bytes_added": 1, "files_copied": 0, "files_lost": 0, "plan": {{"version": 2, "bytes": 1}}}}
 json.dump(answer, open(parameters.pop("result_path"), "w"))
 json.dump(parameters, open({requested!r}, "w"))
@@ -105,6 +106,7 @@ def test_small_files_become_one_of_each_partition(
     assert files_by_day(days) == {"mon": 3, "tue": 3}
     report = optimize(days)
     assert json.loads(json.dumps(report)) == report, "XCom carries JSON"
+    assert (report["first_version"], report["last_version"]) == (3, 3)
     keys = ("table_uri", "version", "commits", "files_removed", "files_added", "files_lost")
     assert {key: report[key] for key in keys} == {
         "table_uri": str(days),

@@ -35,9 +35,11 @@ def test_row_tracking_is_enabled_once(sales_copy: Path) -> None:
     assert len(dry["steps"]) == 3
     done = enable(sales_copy)
     assert (done["version"], done["enabled"], done["num_commits"]) == (6, True, 3)
+    assert (done["first_version"], done["last_version"]) == (4, 6)
     assert (done["files"], done["files_backfilled"]) == (files, files)
     again = enable(sales_copy)
     assert (again["version"], again["num_commits"], again["steps"]) == (6, 0, [])
+    assert (again["first_version"], again["last_version"]) == (None, None)
 
 
 def test_a_table_whose_row_tracking_is_suspended(sales_copy: Path) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from airflow_delta.assets import delta_asset
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.operators.optimize import OptimizeOperator
 from airflow_delta.operators.restore import RestoreOperator
+from airflow_delta.operators.row_tracking import EnableRowTrackingOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.operators.vacuum import VacuumOperator
 from airflow_delta.sensors.table_version import TableVersionSensor
@@ -186,3 +188,69 @@ def test_a_spark_job_is_the_child_of_its_task_and_reports_where_the_task_does(
     assert parent["job"] == {"namespace": "lake", "name": f"{dag.dag_id}.vacuum"}
     # The key of the transport isn't among the properties of the job.
     assert events.keys == {"Bearer of a test", None}
+
+
+@pytest.mark.deep
+def test_a_retry_reports_what_the_try_before_has_committed(
+    airflow_database: Path,
+    sales_copy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    table, asset = str(sales_copy), delta_asset(str(sales_copy))
+    append(sales_copy)
+    tries: list[str] = []
+
+    def once(name: str) -> None:
+        """Fail after the commits of the first try."""
+        method = getattr(DeltaHook, name)
+
+        def failing(self: DeltaHook, *arguments: Any, **named: Any) -> Any:
+            report = method(self, *arguments, **named)
+            tries.append(name)
+            if tries.count(name) == 1:
+                raise ConnectionError("the worker has lost the store")
+            return report
+
+        monkeypatch.setattr(DeltaHook, name, failing)
+
+    once("optimize")
+    once("enable_row_tracking")
+    given: dict[str, Any] = {"table_uri": table, "outlets": [asset]}
+    given |= {"retries": 1, "retry_delay": timedelta(0)}
+    with new_dag() as dag:
+        OptimizeOperator(task_id="optimize", **given) >> EnableRowTrackingOperator(
+            task_id="track", **given
+        )
+    events = EventFile(tmp_path / "events.json")
+    with capture_events(events, monkeypatch):
+        run = run_of(dag)
+    assert run.states == {"optimize": "success", "track": "success"}
+    assert tries == ["optimize"] * 2 + ["enable_row_tracking"] * 2
+    assert events.of("optimize")[-1] == {
+        "type": "COMPLETE",
+        "inputs": [known(sales_copy, 4)],
+        "outputs": [known(sales_copy, 5)],
+    }
+    altered = known(sales_copy, 8, lifecycleStateChange={"lifecycleStateChange": "ALTER"})
+    assert events.of("track")[-1] == {"type": "COMPLETE", "inputs": [], "outputs": [altered]}
+    with create_session() as session:
+        found = session.scalars(
+            select(AssetEvent).where(AssetEvent.source_dag_id == dag.dag_id).order_by(AssetEvent.id)
+        ).all()
+        keys = ("after_version", "version", "committed", "repeated")
+        ranges = [tuple(event.extra[key] for key in keys) for event in found]
+    assert ranges == [(4, 5, True, True), (5, 8, True, True)]
+
+
+def append(table: Path) -> None:
+    """Append a row, so that there are files to optimize."""
+    from deltalake import DeltaTable, write_deltalake
+
+    write_deltalake(
+        str(table), DeltaTable(str(table)).to_pyarrow_table().slice(0, 1), mode="append"
+    )

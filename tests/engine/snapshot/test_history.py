@@ -150,6 +150,27 @@ def test_history_is_newest_first_and_can_be_limited(tmp_path: Path) -> None:
     assert table.history(0) == []
 
 
+def test_commits_before_a_time_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = file_timed_table(tmp_path, [1, 5, 2, 9])
+    read: list[int] = []
+    infos = history_module.read_commit_infos
+
+    def reading(storage: Any, versions: Any, **named: Any) -> Any:
+        read.extend(versions)
+        return infos(storage, versions, **named)
+
+    monkeypatch.setattr(history_module, "read_commit_infos", reading)
+    timeline = table.snapshot().timeline
+    # The time of version 2 is one millisecond after that of version 1.
+    for since, versions in ((0, [3, 2, 1, 0]), (5001, [3, 2]), (9000, [3]), (9001, [])):
+        read.clear()
+        assert [info.version for info in timeline.history(since_ms=since)] == versions == read
+        found = timeline.history(2, since_ms=since)
+        assert [info.version for info in found] == versions[:2]
+
+
 @pytest.mark.parametrize("limit", [-1, True, False, "3", 1.5, 3.0])
 def test_a_limit_that_is_no_number_of_commits(tmp_path: Path, limit: Any) -> None:
     table = file_timed_table(tmp_path, [1, 2, 3])

@@ -96,6 +96,7 @@ def test_a_harmless_feature_is_dropped_at_once(tmp_path: Path, feature: str) -> 
     result = delta.drop_feature(feature.upper())
     assert (result.status, result.feature) == ("dropped", feature)
     assert (result.version, result.num_commits) == (2 + len(steps) + 1, len(steps) + 1)
+    assert (result.first_version, result.last_version) == (3, result.version)
     assert operations(delta, since=3) == [*steps, "DROP FEATURE"]
     snapshot = delta.snapshot()
     assert snapshot.protocol == protocol

@@ -102,8 +102,10 @@ def test_a_concurrent_delete_costs_only_its_bin(made: RowTable, meanwhile: Any) 
 
 def test_every_round_is_a_commit_of_its_own(made: RowTable) -> None:
     planned = made.table.optimize(max_file_size=1 << 20, dry_run=True).plan
+    before = made.table.latest_version()
     done = optimize(made, commit_bytes=1)
     assert done.num_commits == planned.num_bins > 1
+    assert (done.first_version, done.version) == (before + 1, before + done.num_commits)
     assert done.num_removed == len(planned.files)
     assert live_rows(made.table) == bag(made.rows)
 

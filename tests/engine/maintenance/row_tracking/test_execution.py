@@ -111,6 +111,8 @@ def test_the_commits(tmp_path: Path) -> None:
         "files": 5,
         "files_backfilled": 5,
         "num_commits": 5,
+        "first_version": 2,
+        "last_version": 6,
         "steps": [
             "add the feature rowTracking to the protocol",
             "give row ids to 5 files, in 3 commits",
