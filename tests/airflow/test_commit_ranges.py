@@ -17,7 +17,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaWarning, StorageError
 from airflow_delta.engine.maintenance.optimize import settings
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
-from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.delta import DeltaHook, reading
 from airflow_delta.hooks.spark.job import SparkJobHook
 from airflow_delta.operators.commit_ownership import (
     ConvertToFileSystemOperator,
@@ -31,7 +31,7 @@ from airflow_delta.operators.row_rules import AddConstraintOperator
 from airflow_delta.operators.row_tracking import EnableRowTrackingOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.operators.write import WriteOperator
-from airflow_delta.task_runs import record_task_run
+from airflow_delta.task_runs import record_task_run, task_run
 from tests.airflow.managed_tables import hand_over, use_owner
 from tests.airflow.run_context import context_of
 from tests.airflow.test_drop_feature import COUNTED, VECTOR
@@ -211,6 +211,33 @@ def test_an_outage_during_the_search_is_a_temporary_failure(
         table._make = lambda outlets, **given: EnableRowTrackingOperator(**given)
         assert table.next_try() == {}
     assert table.result["enabled"]
+
+
+def test_an_outage_during_the_search_for_lineage_fails_no_task(
+    days: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise StorageError("the store is down")
+
+    monkeypatch.setattr(DeltaHook, "commits_of_task", fail)
+    for module in ("lineage", "table_commits"):
+        name = f"airflow_delta.operators.{module}.is_openlineage_enabled"
+        monkeypatch.setattr(name, lambda: True)
+    table = Table(days, lambda outlets, **given: EnableRowTrackingOperator(**given))
+    table.next_try()
+    assert table.next_try() == {}
+    assert table.outputs == []
+
+
+def test_a_search_has_a_limit(
+    days: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = Table(days, EnableRowTrackingOperator)
+    table.next_try()
+    monkeypatch.setattr(reading, "_MOST_COMMITS", 2)
+    run = task_run(context_of()["ti"])
+    assert DeltaHook().commits_of_task(str(days), run, since_ms=None) == {4: 1, 5: 1}
+    assert "only the commits 4 to 5 were searched" in caplog.text
 
 
 def test_the_retry_of_a_conversion_to_a_managed_table(
