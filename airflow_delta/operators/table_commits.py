@@ -282,8 +282,12 @@ def _with_earlier_tries(task: TableTask, context: Context, commit: TableCommit) 
 def _start_of_run(context: Context) -> int | None:
     """A time before all commits of a DAG run, in epoch milliseconds."""
     run = context.get("dag_run")
-    # Not ``start_date``: it is another one after a task was cleared.
-    return None if run is None else int((run.run_after - _CLOCKS_DIFFER).timestamp() * 1000)
+    if run is None:
+        return None
+    # A run has another start after a task was cleared; `run_after` of a test of a DAG may be in the future.
+    times = [run.run_after, getattr(run, "start_date", None)]
+    first = min(time for time in times if time is not None)
+    return int((first - _CLOCKS_DIFFER).timestamp() * 1000)
 
 
 def _record(task: BaseOperator, context: Context, commit: TableCommit) -> None:
