@@ -230,14 +230,14 @@ def test_an_outage_during_the_search_for_lineage_fails_no_task(
 
 
 def test_a_search_has_a_limit(
-    days: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    days: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = Table(days, EnableRowTrackingOperator)
     table.next_try()
     monkeypatch.setattr(reading, "_MOST_COMMITS", 2)
     run = task_run(context_of()["ti"])
     assert DeltaHook().commits_of_task(str(days), run, since_ms=None) == {4: 1, 5: 1}
-    assert "only the commits 4 to 5 were searched" in caplog.text
+    assert "only the commits 4 to 5 were searched" in capsys.readouterr().out
 
 
 def test_the_retry_of_a_conversion_to_a_managed_table(
