@@ -8,7 +8,8 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.table_task import TableTask, with_readers
-from airflow_delta.operators.template_values import as_version
+from airflow_delta.operators.template_values import as_pinned_version
+from airflow_delta.operators.triggering_event import requested_version
 from airflow_delta.version_compat import Context
 
 __all__ = ["BackfillOperator"]
@@ -25,7 +26,8 @@ class BackfillOperator(TableTask):
     ``num_backfilled`` (by this try) and ``duration_ms``.
 
     :param table_uri: the table's path or URI. (templated)
-    :param version: the last version to be backfilled; None: all ratified versions. (templated)
+    :param version: the last version to be backfilled; None: all ratified versions; ``triggering_event``:
+        that of the asset event that has started the DAG run, or all if none has. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
@@ -35,7 +37,7 @@ class BackfillOperator(TableTask):
     template_fields: Sequence[str] = (*TableTask.template_fields, "version")
     arguments = with_readers(
         TableTask,
-        version=as_version,
+        version=as_pinned_version,
     )
 
     def __init__(self, *, version: int | str | None = None, **kwargs: Any) -> None:
@@ -45,13 +47,15 @@ class BackfillOperator(TableTask):
 
     @with_lineage
     @with_failures_by_policy
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
+    def execute(self, context: Context) -> dict[str, Any]:
         """Backfill the table.
 
         :raises TableFailure: the table isn't managed, or the owner hasn't ratified the version;
             see `airflow_delta.hooks.failures`.
         :raises DeltaError: the owner can't be reached, or the store fails.
         """
-        result = self.hook().backfill(self.table_uri, version=self.argument("version"))
+        hook = self.hook()
+        version = requested_version(context, self.table_uri, self.argument("version"))
+        result = hook.backfill(self.table_uri, version=version)
         self.log.info("%s: backfilled: %s", self.table_uri, result)
         return result

@@ -15,12 +15,15 @@ from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import target_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
+    TRIGGERING_EVENT,
+    as_pinned_version,
     as_spark_conf,
     as_text,
     as_version,
     choice,
     location,
 )
+from airflow_delta.operators.triggering_event import requested_version
 from airflow_delta.version_compat import AirflowSkipException, Context, task_state
 
 __all__ = ["FORMATS", "ChangeFeedOperator"]
@@ -75,7 +78,8 @@ class ChangeFeedOperator(TableTask):
         ``parquet``: a directory with a subdirectory of files for each range. (templated)
     :param start_version: the first version; None: version 0. If later versions were processed, a run
         continues after them. (templated)
-    :param end_version: the last version to be processed. (templated)
+    :param end_version: the last version to be processed; None: the newest; ``triggering_event``: that of
+        the asset event that has started the DAG run, or the newest if none has. (templated)
     :param delta_conn_id: the connection with the credentials of the tables' store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
@@ -99,7 +103,7 @@ class ChangeFeedOperator(TableTask):
         target_uri=location,
         target_format=choice(*FORMATS, default="delta"),
         start_version=as_version,
-        end_version=as_version,
+        end_version=as_pinned_version,
         spark_conn_id=as_text,
         spark_conf=as_spark_conf,
     )
@@ -135,7 +139,7 @@ class ChangeFeedOperator(TableTask):
         :raises ArgumentError: it does.
         """
         start, end = known.get("start_version"), known.get("end_version")
-        if start is not None and end is not None and start > end:
+        if None not in (start, end) and end != TRIGGERING_EVENT and start > end:
             raise ArgumentError(f"start_version={start} is after end_version={end}")
 
     @classmethod
@@ -173,7 +177,7 @@ class ChangeFeedOperator(TableTask):
         )
         progress, taken = TaskProgress(context, feed), _TakenRange(self, feed, context)
         before = taken.versions(progress)
-        start, end = before or self._new_range(feed, progress)
+        start, end = before or self._new_range(feed, progress, context)
         plan = feed.plan(start, end, unless_appended=before is not None)
         if plan is None:
             self.log.info("%s has versions %s to %s, which are gone", target, start, end)
@@ -233,8 +237,11 @@ class ChangeFeedOperator(TableTask):
         self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
         return feed.submit(self._job, *versions)
 
-    def _new_range(self, feed: ChangeFeed, progress: TaskProgress) -> tuple[int, int]:
-        start, end = self.argument("start_version"), self.argument("end_version")
+    def _new_range(
+        self, feed: ChangeFeed, progress: TaskProgress, context: Context
+    ) -> tuple[int, int]:
+        start = self.argument("start_version")
+        end = requested_version(context, self.table_uri, self.argument("end_version"))
         found = feed.new_range(after=progress.version(start=start), start=start, end=end)
         if found is None:
             raise AirflowSkipException(f"nothing is new in {self.table_uri}")

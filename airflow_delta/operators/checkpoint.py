@@ -13,12 +13,13 @@ from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_bytes,
+    as_pinned_version,
     as_spark_conf,
     as_text,
-    as_version,
     choice,
     switch,
 )
+from airflow_delta.operators.triggering_event import requested_version
 from airflow_delta.version_compat import AirflowSkipException, Context
 
 __all__ = ["CheckpointOperator"]
@@ -38,7 +39,8 @@ class CheckpointOperator(TableTask):
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the version of the checkpoint; None: the newest, or for a managed table the newest
-        backfilled one. (templated)
+        backfilled one; ``triggering_event``: that of the asset event that has started the DAG run, or the
+        same as None if none has. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
@@ -70,7 +72,7 @@ class CheckpointOperator(TableTask):
     )
     arguments = with_readers(
         TableTask,
-        version=as_version,
+        version=as_pinned_version,
         policy=choice("classic", "v2", default=None),
         if_needed=switch(default=False),
         backfill_first=switch(default=False),
@@ -121,8 +123,8 @@ class CheckpointOperator(TableTask):
         :raises DeltaError: the store failed, or the version isn't backfilled.
         :raises AirflowException: the Spark job failed.
         """
-        version = self.argument("version")
         hook = self.hook()
+        version = requested_version(context, self.table_uri, self.argument("version"))
         by_spark = self._takes_spark(hook, version)
         options: dict[str, Any] = {
             "version": version,

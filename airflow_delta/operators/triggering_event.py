@@ -6,15 +6,22 @@ of the user that sets the same entries; or in the ``payload`` of a watcher.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.hooks.table_locations import canonical_uri
-from airflow_delta.operators.template_values import as_version, as_version_or_before
+from airflow_delta.operators.template_values import (
+    TRIGGERING_EVENT,
+    as_version,
+    as_version_or_before,
+)
 from airflow_delta.version_compat import AssetAlias, Context
 
-__all__ = ["EventRange", "triggering_range"]
+__all__ = ["EventRange", "requested_version", "triggering_range"]
+
+_log = logging.getLogger(__name__)
 
 _NEW_HISTORIES = ("recreated", "rolled_back")
 """The table changes after which a version isn't the same as before; see `DeltaTableVersionTrigger`."""
@@ -59,6 +66,23 @@ def triggering_range(context: Context, table_uri: str) -> EventRange | None:
             known = [value for value in (found.after_version, after) if value is not None]
             found = EventRange(min(known, default=None), max(found.version, version))
     return found
+
+
+def requested_version(context: Context, table_uri: str, version: int | str | None) -> int | None:
+    """Find the version that an argument means; None for the newest.
+
+    :param context: the context of the task.
+    :param table_uri: the table.
+    :param version: the version in the argument, or `TRIGGERING_EVENT`, which means the newest version if no
+        event with a version of the table has started the run.
+    :raises ArgumentError: an event of the table has an invalid version.
+    """
+    if version != TRIGGERING_EVENT:
+        return None if version is None else int(version)
+    found = triggering_range(context, table_uri)
+    if found is None:
+        _log.info("no event with a version of %s has started this run: take the newest", table_uri)
+    return None if found is None else found.version
 
 
 def _events(context: Context, canonical: str) -> Iterator[tuple[Mapping[str, Any], str]]:

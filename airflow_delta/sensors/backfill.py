@@ -7,7 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.waits.backfill import BackfillLook, BackfillWatch
 from airflow_delta.operators.table_task import with_readers
-from airflow_delta.operators.template_values import as_version, switch
+from airflow_delta.operators.template_values import TRIGGERING_EVENT, as_pinned_version, switch
+from airflow_delta.operators.triggering_event import requested_version
 from airflow_delta.sensors.table_wait import TableWait
 from airflow_delta.triggers.backfill import BackfillTrigger
 from airflow_delta.version_compat import Context, task_state
@@ -33,7 +34,8 @@ class BackfillSensor(TableWait):
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to wait for, which may not be committed yet; None: the newest that is
-        ratified when the wait starts. (templated)
+        ratified when the wait starts; ``triggering_event``: that of the asset event that has started the
+        DAG run, or the same as None if none has. (templated)
     :param trigger_backfill: have the commit owner backfill missing versions at each check. Otherwise it
         does this by the table's policy.
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
@@ -44,7 +46,9 @@ class BackfillSensor(TableWait):
     """
 
     template_fields: Sequence[str] = (*TableWait.template_fields, "version")
-    arguments = with_readers(TableWait, version=as_version, trigger_backfill=switch(default=False))
+    arguments = with_readers(
+        TableWait, version=as_pinned_version, trigger_backfill=switch(default=False)
+    )
 
     def __init__(
         self, *, version: int | str | None = None, trigger_backfill: bool = False, **kwargs: Any
@@ -62,8 +66,8 @@ class BackfillSensor(TableWait):
     @property
     def wanted(self) -> str:
         """The state that is waited for, in words."""
-        version = self._target if self._target is not None else self.argument("version")
-        return BackfillWatch(version).wanted
+        version = self.argument("version") if self._target is None else self._target
+        return BackfillWatch(None if version == TRIGGERING_EVENT else version).wanted
 
     def look(self, context: Context) -> BackfillLook:
         """Check the table and its commit owner once.
@@ -103,7 +107,7 @@ class BackfillSensor(TableWait):
 
     def _known_target(self, context: Context) -> int | None:
         """The version to wait for; None if the first check has to decide on it."""
-        version = self.argument("version")
+        version = requested_version(context, self.table_uri, self.argument("version"))
         if version is not None:
             self._target = version
         if self._target is None:
@@ -122,5 +126,5 @@ class BackfillSensor(TableWait):
 
     def _forget_target(self, context: Context) -> None:
         state = task_state(context)
-        if state is not None and self.argument("version") is None:
+        if state is not None and not isinstance(self.argument("version"), int):
             state.delete(_STATE_KEY)

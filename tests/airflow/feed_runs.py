@@ -55,13 +55,14 @@ class Runs:
         self.newest = 0
 
     def attempt(
-        self, operator: ChangeFeedOperator, run: int = 1, index: int = -1
+        self, operator: ChangeFeedOperator, run: int = 1, index: int = -1, **entries: Any
     ) -> dict[str, Any]:
-        """A try in a run, of which there were others perhaps."""
+        """A try in a run, of which there were others perhaps, with more entries in its context."""
         context = context_of("feed", run=run)
         context["ti"].map_index = index
         context["task_state_store"] = self.states.setdefault((run, index), TaskState())
         context["asset_state_store"] = self.assets
+        context.update(entries)
         return operator.execute(context)
 
     def run(self, operator: ChangeFeedOperator, index: int = -1) -> dict[str, Any]:

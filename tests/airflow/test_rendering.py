@@ -190,7 +190,7 @@ def test_templates_of_other_delimiters_are_templates() -> None:
         (VacuumOperator, {"enforce_retention": "{{ params.x }}"}, "True or False"),
         (CheckpointOperator, {"engine": "sparc"}, "engine: expected one of auto, local, spark"),
         (CheckpointOperator, {"policy": "v3"}, "policy: expected one of classic, v2, found 'v3'"),
-        (CheckpointOperator, {"version": -1}, "version: expected a version such as 24, found -1"),
+        (CheckpointOperator, {"version": -1}, "or 'triggering_event', found -1"),
         (CheckpointOperator, {"version": "newest"}, "version: expected a version"),
         (CheckpointOperator, {"spark_conf": "a=b"}, "spark_conf: expected a dictionary"),
         (CheckpointOperator, {"delta_conn_id": 7}, "delta_conn_id: expected a text"),

@@ -14,12 +14,21 @@ from airflow.sdk.execution_time.context import TriggeringAssetEventsAccessor
 
 import airflow_delta
 from airflow_delta.assets import delta_asset
+from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError
+from airflow_delta.operators.backfill import BackfillOperator
+from airflow_delta.operators.change_feed import ChangeFeedOperator
+from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.table_profile import TableProfileOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.operators.triggering_event import EventRange, triggering_range
+from airflow_delta.sensors.backfill import BackfillSensor
+from airflow_delta.version_compat import AirflowSkipException
 from tests.airflow.dag_runs import new_dag, run_of
+from tests.airflow.feed_runs import Runs, feed, grow, three_versions, versions
+from tests.airflow.managed_tables import commit, hand_over, in_log, use_owner
 from tests.airflow.run_context import context_of
+from tests.airflow.task_state import TaskState
 
 EXAMPLE = Path(airflow_delta.__file__).parent / "example_dags" / "delta_events.py"
 TABLE = "s3://lake/sales"
@@ -115,6 +124,12 @@ def test_a_version_that_is_none_fails_with_the_name_of_the_event(version: Any) -
         triggering_range(started_by(event({"version": version})), TABLE)
 
 
+def started_by_version(table: Path, version: int | None) -> Any:
+    """A run that the event of a version has started; None: that nothing has started."""
+    events = [] if version is None else [event({"version": version}, asset=delta_asset(str(table)))]
+    return started_by(*events)
+
+
 def pinned(table: Path, *extras: Any) -> dict[str, Any]:
     asset = delta_asset(str(table))
     operator = TimeTravelSnapshotOperator(
@@ -138,9 +153,98 @@ def test_a_profile_is_of_the_version_of_the_event(sales_copy: Path) -> None:
     assert result["version"] == 1
 
 
-def test_a_text_that_is_no_version_is_refused_when_the_dag_is_parsed() -> None:
+def feed_run(runs: Runs, operator: ChangeFeedOperator, run: int, version: int | None) -> Any:
+    """A try of a change feed in a run that an event has started, or none."""
+    started = started_by_version(Path(operator.table_uri), version)
+    return runs.attempt(operator, run, triggering_asset_events=started["triggering_asset_events"])
+
+
+def test_a_change_feed_ends_with_the_version_of_the_event(tmp_path: Path) -> None:
+    table, runs = three_versions(tmp_path), Runs()
+    operator = feed(table, end_version="triggering_event")
+    assert versions(feed_run(runs, operator, 1, 1)) == (0, 1)
+    # A retry, and a run for an event that an earlier run has processed.
+    assert versions(feed_run(runs, operator, 1, 1)) == (0, 1)
+    with pytest.raises(AirflowSkipException, match="nothing is new"):
+        feed_run(runs, operator, 2, 1)
+    # Without an event it is the newest version, the same in all tries.
+    assert versions(feed_run(runs, operator, 3, None)) == (2, 2)
+    grow(table, 3)
+    grow(table, 4)
+    assert versions(feed_run(runs, operator, 3, None)) == (2, 2)
+    assert versions(feed_run(runs, operator, 4, 3)) == (3, 3)
+
+
+def test_a_change_feed_whose_event_is_before_its_start_is_skipped(tmp_path: Path) -> None:
+    operator = feed(three_versions(tmp_path), start_version=2, end_version="triggering_event")
+    with pytest.raises(AirflowSkipException, match="nothing is new"):
+        feed_run(Runs(), operator, 1, 1)
+
+
+@pytest.mark.parametrize(("version", "found"), [(1, 1), (None, 3)])
+def test_a_checkpoint_is_of_the_version_of_the_event(
+    sales_copy: Path, version: int | None, found: int
+) -> None:
+    operator = CheckpointOperator(
+        task_id="checkpoint", table_uri=str(sales_copy), version="triggering_event"
+    )
+    assert operator.execute(started_by_version(sales_copy, version))["version"] == found
+
+
+@pytest.fixture
+def managed_copy(sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A managed table with the versions 0 to 7, of which those to 4 are backfilled."""
+    use_owner(monkeypatch, tmp_path / "owner.db")
+    commit(sales_copy, hand_over(sales_copy, tmp_path / "owner.db"), 3)
+    assert in_log(sales_copy) == 4
+    return sales_copy
+
+
+@pytest.mark.parametrize(("version", "found"), [(5, 5), (None, 7)])
+def test_a_table_is_backfilled_to_the_version_of_the_event(
+    managed_copy: Path, version: int | None, found: int
+) -> None:
+    operator = BackfillOperator(
+        task_id="backfill", table_uri=str(managed_copy), version="triggering_event"
+    )
+    operator.execute(started_by_version(managed_copy, version))
+    assert in_log(managed_copy) == found
+
+
+@pytest.mark.parametrize(("version", "found"), [(5, 5), (None, 7)])
+def test_a_sensor_waits_until_the_version_of_the_event_is_backfilled(
+    managed_copy: Path, version: int | None, found: int
+) -> None:
+    state = TaskState()
+
+    def look() -> Any:
+        """A check of a rescheduled wait, which has a new object each time."""
+        sensor = BackfillSensor(
+            task_id="wait", table_uri=str(managed_copy), version="triggering_event"
+        )
+        context = started_by_version(managed_copy, version)
+        result = sensor.poke({**context, "task_state_store": state})
+        assert sensor.wanted == f"version {found} to be backfilled"
+        return result
+
+    assert not look()
+    DeltaHook().backfill(str(managed_copy), version=found)
+    assert look().xcom_value["version"] == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (TimeTravelSnapshotOperator, "version"),
+        (ChangeFeedOperator, "end_version"),
+        (CheckpointOperator, "version"),
+        (BackfillOperator, "version"),
+        (BackfillSensor, "version"),
+    ],
+)
+def test_a_text_that_is_no_version_is_refused_when_the_dag_is_parsed(kind: Any, name: str) -> None:
     with pytest.raises(ArgumentError, match="expected a version such as 24, or 'triggering_event'"):
-        TimeTravelSnapshotOperator(task_id="pin", table_uri=TABLE, version="newest")
+        kind(task_id="pin", table_uri=TABLE, **{name: "newest"})
 
 
 def test_the_example_reports_the_version_of_the_event(
