@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
+from unittest.mock import patch
 
-__all__ = ["DagRun", "new_dag", "run_of"]
+__all__ = ["DagRun", "new_dag", "run_by_event", "run_of"]
 
 _NUMBERS = count()
 
 
 @contextmanager
-def new_dag(**arguments: Any) -> Iterator[Any]:
+def new_dag(*, schedule: Any = None, **arguments: Any) -> Iterator[Any]:
     """A DAG to put tasks in."""
     from airflow.sdk import DAG
 
-    with DAG(dag_id=f"a_test_{next(_NUMBERS)}", schedule=None, **arguments) as dag:
+    with DAG(dag_id=f"a_test_{next(_NUMBERS)}", schedule=schedule, **arguments) as dag:
         yield dag
 
 
@@ -58,6 +59,25 @@ def run_of(dag: Any, **params: Any) -> DagRun:
     bag.bag_dag(dag)
     sync_bag_to_db(bag, "testing", None)
     return DagRun(dag.test(run_conf=params))
+
+
+def run_by_event(dag: Any, asset: Any, extra: Mapping[str, Any]) -> DagRun:
+    """Run a DAG, which is scheduled on an asset, as a new event of the asset starts it, to its end."""
+    from airflow.models import dagrun
+    from airflow.models.asset import AssetEvent, AssetModel
+    from sqlalchemy import select
+
+    create = dagrun.get_or_create_dagrun
+
+    def create_with_event(*, session: Any, **arguments: Any) -> Any:
+        run = create(session=session, **arguments)
+        asset_id = session.scalar(select(AssetModel.id).where(AssetModel.name == asset.name))
+        run.consumed_asset_events.append(AssetEvent(asset_id=asset_id, extra=dict(extra)))
+        session.commit()
+        return run
+
+    with patch.object(dagrun, "get_or_create_dagrun", create_with_event):
+        return run_of(dag)
 
 
 def _name(instance: Any) -> str:

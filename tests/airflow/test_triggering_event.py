@@ -24,7 +24,7 @@ from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOpera
 from airflow_delta.operators.triggering_event import EventRange, triggering_range
 from airflow_delta.sensors.backfill import BackfillSensor
 from airflow_delta.version_compat import AirflowSkipException
-from tests.airflow.dag_runs import new_dag, run_of
+from tests.airflow.dag_runs import new_dag, run_by_event, run_of
 from tests.airflow.feed_runs import Runs, feed, grow, three_versions, versions
 from tests.airflow.managed_tables import commit, hand_over, in_log, use_owner
 from tests.airflow.run_context import context_of
@@ -261,9 +261,13 @@ def test_the_example_reports_the_version_of_the_event(
 def test_a_test_of_the_dag_and_a_run_that_an_event_has_started_pin_the_same(
     airflow_database: Path, sales_copy: Path
 ) -> None:
-    with new_dag() as dag:
+    """A run by the event of version 1, and ``airflow dags test`` with its version; the newest is 3."""
+    sales = delta_asset(str(sales_copy), name="sales_with_events")
+    with new_dag(schedule=[sales], params={"version": "triggering_event"}) as dag:
         TimeTravelSnapshotOperator(
             task_id="pin", table_uri=str(sales_copy), version="{{ params.version }}"
         )
-    found = run_of(dag, version="triggering_event").results["pin"]
-    assert found == pinned(sales_copy, {"version": 3})
+    started = run_by_event(dag, sales, {"version": 1, "after_version": 0}).results["pin"]
+    assert (started["version"], started.pop("after_version")) == (1, 0)
+    assert run_of(dag).results["pin"]["version"] == 3
+    assert run_of(dag, version=1).results["pin"] == started
