@@ -123,39 +123,21 @@ def test_airflow_finds_the_installed_provider() -> None:
         assert found == (CONNECTION_TYPES[kind]["hook-name"], attribute)
 
 
-OPERATORS = (
+PARSED = (
     "airflow_delta.assets",
-    "airflow_delta.operators.backfill",
-    "airflow_delta.operators.change_feed",
-    "airflow_delta.operators.checkpoint",
-    "airflow_delta.operators.commit_ownership",
-    "airflow_delta.operators.delete",
-    "airflow_delta.operators.drop_feature",
-    "airflow_delta.operators.log_compaction",
-    "airflow_delta.operators.merge",
-    "airflow_delta.operators.metadata_cleanup",
-    "airflow_delta.operators.restore",
-    "airflow_delta.operators.row_rules",
-    "airflow_delta.operators.row_tracking",
-    "airflow_delta.operators.time_travel_snapshot",
-    "airflow_delta.operators.update",
-    "airflow_delta.operators.vacuum",
-    "airflow_delta.operators.write",
-    "airflow_delta.sensors.backfill",
-    "airflow_delta.sensors.table_version",
-    "airflow_delta.sensors.truncation",
     "airflow_delta.task_runs",
-    "airflow_delta.triggers.new_versions",
+    *(module for kind in KINDS for module in declared_modules(kind)),
 )
+"""What DAG files import."""
 
 
 @pytest.mark.parametrize(
     ("modules", "heavy"),
     [
         (("airflow_delta", "airflow_delta.provider"), {"airflow", "pyarrow", "pyspark"}),
-        # These are imported at every parse of a DAG file; Airflow itself is there already.
+        # They are imported at every parse of a DAG file; Airflow itself is there already.
         (
-            OPERATORS,
+            PARSED,
             {"airflow_delta.engine.table", "pyarrow", "pyspark", "numpy", "psycopg", "openlineage"},
         ),
         # Airflow imports it for the assets of any DAG.
