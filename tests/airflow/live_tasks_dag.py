@@ -1,8 +1,11 @@
-"""DAGs of `test_live_tasks`: what Airflow offers around tasks, and Spark jobs that hang."""
+"""DAGs of `test_live_tasks`: what Airflow offers around tasks, and jobs and tasks that hang."""
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from airflow.sdk import DAG, setup, teardown
 
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.delete import DeleteOperator
+from airflow_delta.operators.restore import RestoreOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.operators.vacuum import VacuumOperator
 
@@ -91,3 +95,41 @@ with DAG("failed_run", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
         spark_conn_id="stand_in",
         retries=2,
     )
+
+
+def hang(step: str) -> Callable[[Any], None]:
+    """A function that has the process of the first try hang before or after its commit.
+
+    The process writes its id to a file then.
+    """
+
+    def patch(context: Any) -> None:
+        if context["ti"].try_number > 1:
+            return
+        from airflow_delta.engine import OptimisticTransaction
+
+        commit = OptimisticTransaction.commit
+
+        def commit_and_hang(*arguments: Any, **named: Any) -> None:
+            if step == "after":
+                commit(*arguments, **named)
+            written = ROOT / f"process {step}.new"
+            written.write_text(str(os.getpid()))
+            written.rename(ROOT / f"process {step}")
+            threading.Event().wait()
+
+        OptimisticTransaction.commit = commit_and_hang  # type: ignore[assignment, method-assign]
+
+    return patch
+
+
+with DAG("killed_tasks", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
+    for name in ("before", "after"):
+        RestoreOperator(
+            task_id=f"restore_{name}",
+            table_uri=str(ROOT / f"killed {name}"),
+            version=0,
+            pre_execute=hang(name),
+            retries=1,
+            retry_delay=timedelta(0),
+        )

@@ -1,5 +1,6 @@
 """Operators of this package in a whole Airflow: what Airflow offers around tasks (pools, callbacks, mapped
-tasks, setup and teardown, and backfills), Spark jobs whose task is ended from outside, and connections.
+tasks, setup and teardown, and backfills), Spark jobs whose task is ended from outside, tasks whose process
+is killed, and connections.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.deep
 
 DAGS = Path(__file__).with_name("live_tasks_dag.py")
 DAYS = (1, 2, 3, 5)
+STEPS = ("before", "after")
+"""When the process of a task is killed: before or after its commit."""
 
 # Instead of spark-submit: neither the program nor its child ends when it is asked to.
 STAND_IN = """#!/bin/sh
@@ -88,7 +91,7 @@ def stack(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Li
         AIRFLOW_CONN_STAND_IN=json.dumps(stand_in),
         AIRFLOW__CORE__TEST_CONNECTION="Enabled",
     ) as stack:
-        stack.wait("the DAGs", lambda: len(stack.rows("SELECT 1 FROM serialized_dag")) == 4)
+        stack.wait("the DAGs", lambda: len(stack.rows("SELECT 1 FROM serialized_dag")) == 5)
         stack.wait_for_server()
         yield stack
 
@@ -210,6 +213,40 @@ def test_a_task_that_is_ended_from_outside_ends_its_spark_job(
             for process in job_processes(tables, dag_id):
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
+
+
+def test_the_retry_of_a_task_whose_process_is_killed_commits_once(
+    stack: LiveStack, tables: Path
+) -> None:
+    """Kill the process of a task with signal 9, before its commit and after it."""
+    for step in STEPS:
+        append_by_deltalake(tables / f"killed {step}", 2)
+    run = {"dag_run_id": "killed", "logical_date": None}
+    stack.call("POST", "/api/v2/dags/killed_tasks/dagRuns", run)
+    marks = {step: tables / f"process {step}" for step in STEPS}
+    stack.wait("the commits", lambda: all(mark.exists() for mark in marks.values()))
+    found = "SELECT task_id, state, try_number FROM task_instance WHERE run_id = 'killed'"
+    assert sorted(stack.rows(found)) == [
+        ("restore_after", "running", 1),
+        ("restore_before", "running", 1),
+    ]
+    newest = {step: DeltaTable(str(tables / f"killed {step}")).latest_version() for step in STEPS}
+    assert newest == {"before": 1, "after": 2}
+    for mark in marks.values():
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+    ended = "SELECT 1 FROM dag_run WHERE run_id = 'killed' AND state IN ('success', 'failed')"
+    stack.wait("the retries", lambda: bool(stack.rows(ended)))
+    assert sorted(stack.rows(found)) == [
+        ("restore_after", "success", 2),
+        ("restore_before", "success", 2),
+    ]
+    for step in STEPS:
+        (result,) = stack.results(f"restore_{step}")
+        assert (result["version"], result["committed"]) == (2, True)
+        assert result["repeated"] is (step == "after")
+        table = DeltaTable(str(tables / f"killed {step}"))
+        assert table.latest_version() == 2
+        assert table.snapshot().to_arrow()["id"].to_pylist() == [0]
 
 
 def test_the_form_and_the_test_of_a_connection(stack: LiveStack, tmp_path: Path) -> None:
