@@ -16,6 +16,7 @@ import importlib
 import importlib.util
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import wraps
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,17 +49,20 @@ class Report:
         events: the payloads, in the order of the triggers, twice: of a cold start, and of a second one.
         slow: the callbacks that took more than `MOST_SECONDS` of processor time: the kind of each, and how
             asyncio describes it.
+        waiting: the callbacks that waited for more than `MOST_SECONDS`, in the same form: for a socket, a
+            file, a lock or another thread, and not for a processor.
         late_imports: the import statements of this package in the thread of the loop, in a cold start, for
             modules that neither the triggerer nor the classes of the triggers have imported. Such a
             statement holds the loop only if no other thread has imported the module before. It counts in
             any case, so that the order of the threads makes no difference.
         store_calls: the requests to stores that were made in the thread of the loop, in the second start.
-        debug_log: the warnings of asyncio's debug mode. They are about time on the clock, so a busy machine
-            causes some.
+        debug_log: the warnings of asyncio's debug mode about slow callbacks. They are about time on the
+            clock: processor time, waits, and the time without a processor on a busy machine.
     """
 
     events: list[Any] = field(default_factory=list)
     slow: list[tuple[str, str]] = field(default_factory=list)
+    waiting: list[tuple[str, str]] = field(default_factory=list)
     late_imports: list[str] = field(default_factory=list)
     store_calls: list[str] = field(default_factory=list)
     debug_log: list[str] = field(default_factory=list)
@@ -89,17 +94,45 @@ async def _set_variable(key: str, value: str, description: str) -> None:
     await asyncio.sleep(0)
 
 
-def _measure_callbacks(slow: list[tuple[str, str]]) -> None:
+class _Delays:
+    """The time for which this thread, that of the loop, was ready to run and had no processor.
+
+    Only Linux counts it. Elsewhere it is part of the waits.
+    """
+
+    def __init__(self) -> None:
+        file = Path("/proc/thread-self/schedstat")
+        self._file = os.open(file, os.O_RDONLY) if file.exists() else None
+
+    def seconds(self) -> float:
+        """The time so far."""
+        if self._file is None:
+            return 0.0
+        _, delay, _ = os.pread(self._file, 100, 0).split()
+        return int(delay) / 1e9
+
+
+def _measure_callbacks(report: Report) -> None:
     """Have all callbacks of loops measured."""
     run = asyncio.Handle._run  # type: ignore[attr-defined]
+    delays = _Delays()
 
     def measured(handle: Any) -> None:
-        begin = time.thread_time()
+        begin = time.monotonic(), time.thread_time(), delays.seconds()
         run(handle)
-        seconds = time.thread_time() - begin
-        if seconds > MOST_SECONDS:
-            described = base_events._format_handle(handle)  # type: ignore[attr-defined]
-            slow.append((_kind(handle._callback), f"{seconds:.3f} s: {described}"))
+        on_clock, seconds, delay = (
+            end - start
+            for end, start in zip(
+                (time.monotonic(), time.thread_time(), delays.seconds()), begin, strict=True
+            )
+        )
+        for found, measure in (
+            (report.slow, seconds),
+            (report.waiting, on_clock - seconds - delay),
+        ):
+            if measure > MOST_SECONDS:
+                described = base_events._format_handle(handle)  # type: ignore[attr-defined]
+                found.append((_kind(handle._callback), f"{measure:.3f} s: {described}"))
 
     asyncio.Handle._run = measured  # type: ignore[attr-defined]
 
@@ -265,7 +298,7 @@ def main() -> None:
         importlib.import_module(module)
     report = Report()
     logging.getLogger("asyncio").addHandler(_Log(report.debug_log))
-    _measure_callbacks(report.slow)
+    _measure_callbacks(report)
     # Otherwise a callback may have to look for garbage among all that Airflow has made.
     gc.collect()
     gc.freeze()

@@ -97,8 +97,9 @@ def test_no_trigger_holds_the_loop(tmp_path: Path, kind: str) -> None:
         ],
     }
     reports = [load_of(given, connections) for _ in range(STARTS)]
-    if any(report.slow for report in reports):
-        # On a busy machine processor time varies, too. So one may be slow by chance, but hardly again.
+    if any(report.slow for report in reports) or always_waiting(reports):
+        # On a busy machine processor time varies, too. So one may be slow by chance, but hardly again. A
+        # callback may wait by chance for a thread that has lost its processor and holds Python's lock.
         reports += [load_of(given, connections) for _ in range(MORE_STARTS)]
     expected = [(0, NEWEST), (0, NEWEST), (None, NEWEST), (None, NEWEST), (None, None)]
     for report in reports:
@@ -111,3 +112,20 @@ def test_no_trigger_holds_the_loop(tmp_path: Path, kind: str) -> None:
     starts = Counter(kind for report in reports for kind in {kind for kind, _ in report.slow})
     again = [kind for kind, number in starts.items() if number > 1]
     assert again == [], [(report.slow, report.debug_log) for report in reports]
+    waits = [(report.waiting, report.debug_log) for report in reports]
+    assert always_waiting(reports) == set(), waits
+
+
+def always_waiting(reports: list[Report]) -> set[str]:
+    """The kinds of callbacks that waited too long in each start."""
+    return set.intersection(*({kind for kind, _ in report.waiting} for report in reports))
+
+
+def test_a_trigger_that_waits_in_the_loop_is_noticed() -> None:
+    trigger = "tests.airflow.blocking_trigger.BlockingTrigger"
+    reports = [load_of({"succeeding": [(trigger, {})], "failing": []}, {}) for _ in range(2)]
+    assert always_waiting(reports)
+    for report in reports:
+        # In a cold start and in a second one; asyncio says so, too.
+        assert len(report.waiting) >= 2
+        assert len(report.debug_log) >= 2
