@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Hashable, Sequence
+from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import Any
 
 from airflow_delta.hooks.argument_rules import check_location
@@ -19,15 +19,14 @@ from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.hooks.waits.new_versions import Filters, VersionPoll
 from airflow_delta.hooks.waits.version import VersionLook
 from airflow_delta.triggers import shared_pace
-from airflow_delta.triggers.table_opening import open_table
+from airflow_delta.triggers.blocking_calls import BlockingCalls
+from airflow_delta.triggers.table_opening import OpenedTable
 from airflow_delta.triggers.watch_state import WANTED, WatchState
 from airflow_delta.version_compat import BaseEventTrigger, TriggerEvent
 
 __all__ = ["DeltaTableVersionTrigger"]
 
 _LOGGER = logging.getLogger(__name__)
-_LOOK_SECONDS = 300.0
-"""A check that takes longer counts as failed."""
 
 
 class DeltaTableVersionTrigger(BaseEventTrigger):
@@ -56,10 +55,11 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
     Each version is in at least one event, and may be in several after a crash. The watch begins at the
     version that is the newest at the first check; if there is no table yet, it reports all versions. Errors
     are logged and never become events; the poll goes on after a pause of up to a quarter of an hour, with
-    the connections as they are then.
+    the connections as they are then. A check that hangs counts as failed after five minutes, and isn't
+    started again for ten.
 
     The arguments aren't templated, and contain no secrets. Another filter is another watch, which begins
-    where the watches of this table and asset have been.
+    after the last version that the watches of this table and asset have reported.
 
     :param table_uri: the table's absolute path or URI.
     :param delta_conn_id: the connection with the credentials of the table's store.
@@ -125,16 +125,22 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
         uri, own = kwargs["table_uri"], kwargs["poll_interval"]
         key = cls(**kwargs).shared_stream_key()
         log = WaitLog(_LOGGER, uri, WANTED)
-        poll, table, failures = VersionPoll(), None, 0
+        calls: BlockingCalls[Any] = BlockingCalls()
+        table: OpenedTable[Any] | None = None
+        failures = 0
         # After a restart the triggerer starts all watchers at once.
         await asyncio.sleep(random.uniform(0, min(own, 5.0)))  # noqa: S311 - to spread the load
         while True:
             try:
                 if table is None:
-                    table = await open_table(
-                        uri, kwargs["delta_conn_id"], kwargs["commit_owner_conn_id"]
+                    # With a poll of its own, because a look that hangs still uses the former one.
+                    table = OpenedTable(
+                        VersionPoll().look,
+                        uri,
+                        kwargs["delta_conn_id"],
+                        kwargs["commit_owner_conn_id"],
                     )
-                newest = await _in_time(asyncio.to_thread(poll.look, table))
+                newest = await calls(table.look)
             except Exception as error:  # noqa: BLE001 - Airflow would start a failed trigger again at once
                 table, failures = None, failures + 1
                 log.failed(error)
@@ -166,13 +172,6 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
         _, kwargs = self.serialize()
         async for event in self.filter_shared_stream(self.open_shared_stream(kwargs)):
             yield event
-
-
-async def _in_time(look: Awaitable[Any]) -> Any:
-    task = asyncio.ensure_future(look)
-    if not await shared_pace.wait_or_cancel(task, _LOOK_SECONDS):
-        raise TimeoutError(f"the store hasn't answered for {_LOOK_SECONDS:.0f} seconds")
-    return task.result()
 
 
 def _check(

@@ -1,36 +1,60 @@
-"""Open a table in the event loop of the triggerer, without holding it."""
+"""`OpenedTable`: open the table of a trigger, and look at it. All of this blocks; see `blocking_calls`."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
-__all__ = ["open_table"]
+__all__ = ["OpenedTable"]
+
+_ResultT = TypeVar("_ResultT")
 
 
-async def open_table(
-    table_uri: str,
-    delta_conn_id: str | None,
-    commit_owner_conn_id: str | None,
-    allowed_outside: Sequence[str] = (),
-) -> Any:
-    """Look up the connections of a table, and create its object; see `DeltaHook.table_async`.
+class OpenedTable(Generic[_ResultT]):
+    """A table that the first look opens with its connections as they are then.
 
+    After a look that has failed, or hasn't ended, a trigger goes on with a new object.
+
+    :param look: checks the table.
     :param table_uri: the table's absolute path or URI.
     :param delta_conn_id: the connection with the credentials of the table's store.
     :param commit_owner_conn_id: the connection of the table's commit owner.
     :param allowed_outside: locations outside of the table below which it may read.
-    :raises AirflowNotFoundException: a named connection doesn't exist.
-    :raises TableFailure: a connection can't be converted.
     """
-    hook_class = await asyncio.to_thread(_hook_class)
-    hook = hook_class(delta_conn_id, commit_owner_conn_id, allowed_outside)
-    return await hook.table_async(table_uri)
 
+    def __init__(
+        self,
+        look: Callable[[Any], _ResultT],
+        table_uri: str,
+        delta_conn_id: str | None,
+        commit_owner_conn_id: str | None,
+        allowed_outside: Sequence[str] = (),
+    ) -> None:
+        self._look = look
+        self._table_uri = table_uri
+        self._hook_arguments = (delta_conn_id, commit_owner_conn_id, allowed_outside)
+        self._table: Any = None
 
-def _hook_class() -> Any:
-    # Not imported with this module, because Airflow imports the modules of triggers in the event loop.
-    from airflow_delta.hooks.delta import DeltaHook
+    @property
+    def is_open(self) -> bool:
+        """Whether the table has been opened."""
+        return self._table is not None
 
-    return DeltaHook
+    def look(self) -> _ResultT:
+        """Check the table, after opening it if necessary.
+
+        :raises AirflowNotFoundException: a named connection doesn't exist.
+        :raises TableFailure: a connection can't be converted.
+        :raises DeltaError: the table can't be read.
+        """
+        if self._table is None:
+            self._table = self._open()
+        return self._look(self._table)
+
+    def _open(self) -> Any:
+        # Not imported with this module, because Airflow imports the modules of triggers in the event loop.
+        from airflow_delta.hooks.delta import DeltaHook
+
+        hook = DeltaHook(*self._hook_arguments)
+        hook.collects_lineage = False
+        return hook.table(self._table_uri)

@@ -12,7 +12,9 @@ from typing import Any
 from airflow_delta.hooks.failures import is_permanent
 from airflow_delta.hooks.table_locations import as_locations
 from airflow_delta.hooks.waits.look import TableLook, WaitLog
-from airflow_delta.triggers.table_opening import open_table
+from airflow_delta.triggers import blocking_calls
+from airflow_delta.triggers.blocking_calls import BlockingCalls
+from airflow_delta.triggers.table_opening import OpenedTable
 from airflow_delta.version_compat import BaseTrigger, TriggerEvent
 
 __all__ = ["TablePoll"]
@@ -23,6 +25,9 @@ the task is deferred: it fails a task whose trigger fires sooner ("executor repo
 queued"). Its supervisor may take five seconds (``[workers] min_heartbeat_interval``) to see that the
 process has ended, and the scheduler a loop or two more."""
 
+_LAST_LOOK_SECONDS = 30.0
+"""A check takes no longer after the deadline."""
+
 
 class TablePoll(BaseTrigger):
     """Fire once, when a check of a table finds the wanted state.
@@ -32,7 +37,7 @@ class TablePoll(BaseTrigger):
     error's class and its text, if the table can't be read.
 
     Connections are looked up when the wait begins, and again after a failed check, because credentials may
-    have expired or been corrected.
+    have expired or been corrected. A check that hangs isn't started again: after ten minutes it has failed.
 
     The arguments are only text and numbers, because Airflow stores them in its database. So they have the
     names of connections, which are looked up where the trigger runs.
@@ -73,7 +78,7 @@ class TablePoll(BaseTrigger):
 
     @abstractmethod
     def look(self, table: Any) -> TableLook | None:
-        """Check the table once, in a thread.
+        """Check the table once, in another thread than the event loop's.
 
         :param table: the table, from `DeltaHook.table`.
         :returns: the result; None if it is too early for a check.
@@ -112,23 +117,33 @@ class TablePoll(BaseTrigger):
 
     async def _wait(self, log: WaitLog) -> dict[str, Any] | None:
         """The facts of the successful check; None after the deadline."""
-        table = None
+        calls: BlockingCalls[TableLook | None] = BlockingCalls()
+        table: OpenedTable[TableLook | None] | None = None
         await asyncio.sleep(FIRST_LOOK_SECONDS)
         is_last = self._seconds_left() <= 0
         while True:
-            opened_before = table is not None
+            opened_before = table is not None and table.is_open
+            if table is None:
+                table = OpenedTable(
+                    self.look,
+                    self.table_uri,
+                    self.delta_conn_id,
+                    self.commit_owner_conn_id,
+                    self.allowed_outside,
+                )
+            seconds = min(
+                blocking_calls.LOOK_SECONDS, max(self._seconds_left(), _LAST_LOOK_SECONDS)
+            )
             try:
-                if table is None:
-                    table = await open_table(
-                        self.table_uri,
-                        self.delta_conn_id,
-                        self.commit_owner_conn_id,
-                        self.allowed_outside,
-                    )
-                # In a thread: a check is blocking I/O, and all triggers share one event loop.
-                found = await asyncio.to_thread(self.look, table)
+                found = await calls(table.look, seconds)
             except Exception as error:
                 table = None
+                if calls.hangs:
+                    log.failed(error)
+                    if self._seconds_left() <= 0:
+                        return None
+                    # Wait for the same check, until it counts as lost.
+                    continue
                 if opened_before:
                     # The credentials may have expired, or the connection may have been corrected. So the
                     # table is opened again, and only a second error is a failure.

@@ -30,7 +30,7 @@ from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.waits.new_versions import VersionPoll
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.sensors.table_version import TableVersionSensor
-from airflow_delta.triggers import new_versions, shared_pace
+from airflow_delta.triggers import blocking_calls, new_versions, shared_pace
 from airflow_delta.triggers.new_versions import DeltaTableVersionTrigger
 from airflow_delta.triggers.table_version import TableVersionTrigger
 from airflow_delta.version_compat import AirflowNotFoundException
@@ -213,25 +213,27 @@ def test_a_watcher_pauses_after_looks_that_hang(
     caplog: pytest.LogCaptureFixture, failures: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, pause = threading.Event(), shared_pace.pause_seconds
+    started: list[int] = []
 
     def hang(poll: VersionPoll, table: Any) -> None:
-        if len(failures) < 2:
-            answers.wait(20)
-        answers.set()  # so that the threads end
+        started.append(1)
+        answers.wait(20)
 
     def patient_after_two(interval: float, failed: int) -> float:
         seconds = pause(interval, failed)
         if len(failures) == 2:
-            monkeypatch.setattr(new_versions, "_LOOK_SECONDS", 60)
+            monkeypatch.setattr(blocking_calls, "LOOK_SECONDS", 60)
+            answers.set()
         return seconds
 
     monkeypatch.setattr(VersionPoll, "look", hang)
     monkeypatch.setattr(shared_pace, "pause_seconds", patient_after_two)
-    monkeypatch.setattr(new_versions, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(blocking_calls, "LOOK_SECONDS", 0.05)
     with caplog.at_level(logging.INFO):
         watch(failures, table_uri="memory://lake/hangs")
-    assert failures[:3] == [1, 2, 0], "the third look has an answer"
-    assert "TimeoutError: the store hasn't answered" in caplog.text
+    assert failures[:3] == [1, 2, 0], "the third wait for the look gets the answer"
+    assert len(started) == 1
+    assert "TimeoutError: no answer within 0.05 seconds" in caplog.text
 
 
 @pytest.mark.parametrize("uri", ["s4://lake/sales", "wasbs://files@lake/sales"])

@@ -304,13 +304,13 @@ def test_watchers_of_one_table_share_one_poll(
     table: WatchedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    table_async = DeltaHook.table_async
+    open_table = DeltaHook.table
 
-    async def counted(self: DeltaHook, table_uri: str) -> Any:
+    def counted(self: DeltaHook, table_uri: str) -> Any:
         opened.append(table_uri)
-        return await table_async(self, table_uri)
+        return open_table(self, table_uri)
 
-    monkeypatch.setattr(DeltaHook, "table_async", counted)
+    monkeypatch.setattr(DeltaHook, "table", counted)
 
     async def watch() -> None:
         manager = SharedStreamManager()
@@ -398,15 +398,15 @@ def test_a_mistake_is_in_the_log_at_once(
 def test_errors_are_logged_and_never_become_events(
     table: WatchedTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table_async = DeltaHook.table_async
+    open_table = DeltaHook.table
     failures = iter([RuntimeError("no such connection"), TimeoutError("slow")])
 
-    async def fail(self: DeltaHook, table_uri: str) -> Any:
+    def fail(self: DeltaHook, table_uri: str) -> Any:
         if (error := next(failures, None)) is not None:
             raise error
-        return await table_async(self, table_uri)
+        return open_table(self, table_uri)
 
-    monkeypatch.setattr(DeltaHook, "table_async", fail)
+    monkeypatch.setattr(DeltaHook, "table", fail)
 
     async def watch() -> None:
         states = States()
@@ -489,16 +489,3 @@ def test_wrong_arguments_are_errors_of_the_dag(arguments: dict[str, Any], reason
     with pytest.raises(ArgumentError, match=reason) as refused:
         DeltaTableVersionTrigger(**{"table_uri": "s3://lake/t", **arguments})
     assert "secret" not in str(refused.value)
-
-
-def test_a_cancelled_watcher_ends_also_when_its_check_just_did() -> None:
-    async def watch() -> None:
-        loop = asyncio.get_running_loop()
-        look: asyncio.Future[int] = loop.create_future()
-        checking = asyncio.ensure_future(new_versions._in_time(look))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        look.set_result(1)
-        await cancel(checking)
-
-    asyncio.run(watch())
