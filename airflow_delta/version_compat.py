@@ -83,6 +83,7 @@ __all__ = [
     "hook_lineage_collector",
     "is_asset_missing",
     "is_made_from_mapped",
+    "is_missing_asset",
     "is_openlineage_enabled",
     "is_written_none",
     "mapped_references",
@@ -206,6 +207,17 @@ def asset_states(store: Any | None) -> dict[str, Any]:
     if store is None:
         return {}
     return {**store._by_name, **store._by_uri}  # noqa: SLF001
+
+
+def is_missing_asset(error: Exception) -> bool:
+    """Whether ``aset`` of an asset's store has failed because no DAG uses the asset any more.
+
+    Airflow's API answers 404 then. The supervisor has no error of its own for that.
+    """
+    if not isinstance(error, AirflowRuntimeError):
+        return False
+    detail = error.error.detail or {}
+    return error.error.error is ErrorType.API_SERVER_ERROR and detail.get("status_code") == 404
 
 
 async def find_variables(prefix: str) -> dict[str, str]:

@@ -6,18 +6,24 @@ between, a restarted triggerer reports the versions again.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import logging
 import time
+from functools import partial
 from typing import Any
 
 from airflow_delta.hooks.table_locations import canonical_uri
 from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.hooks.waits.new_versions import Filters, Mark, VersionWatcher
 from airflow_delta.triggers import shared_pace
-from airflow_delta.version_compat import asset_states, find_variables, set_variable
+from airflow_delta.triggers.blocking_calls import BlockingCalls
+from airflow_delta.version_compat import (
+    asset_states,
+    find_variables,
+    is_missing_asset,
+    set_variable,
+)
 
 __all__ = ["STORED_AFTER_SECONDS", "WANTED", "WatchState"]
 
@@ -28,6 +34,9 @@ WANTED = "new versions"
 
 STORED_AFTER_SECONDS = 5.0
 """The least age of an event whose mark is stored. The triggerer passes events on about once a second."""
+
+_LEFT_OUT_SECONDS = 900.0
+"""So long nothing is stored for an asset that no DAG uses: Airflow logs an error for each try."""
 
 _EARLY = 0.75
 """The part of an interval after which a look counts."""
@@ -52,7 +61,12 @@ class WatchState:
             for asset, state in asset_states(store).items()
         ]
         self._log = WaitLog(_LOGGER, table_uri, WANTED)
+        self._beginning: BlockingCalls[tuple[Any, Mark]] = BlockingCalls()
+        self._examining: BlockingCalls[tuple[Any, Mark, dict[str, Any] | None]] = BlockingCalls()
         self._mark: Mark | None = None
+        self._is_begin_stored = True
+        # The snapshot that was compared with the mark last. A poll without news yields the same object.
+        self._seen: Any = None
         # The marks of events that Airflow may not have stored yet, with the times of the events.
         self._unstored: list[tuple[float, Mark]] = []
         self._failures = 0
@@ -84,17 +98,27 @@ class WatchState:
         if self._mark is None:
             self._mark = await self._load()
         if self._mark is None:
-            mark = await asyncio.to_thread(self._watcher.begin, newest)
-            await self._store(mark)
-            self._mark = mark
+            self._seen, self._mark = await self._beginning(partial(self._begin, newest))
+            self._is_begin_stored = False
+        if not self._is_begin_stored:
+            await self._store(self._mark)
+            self._is_begin_stored = True
         await self._store_due()
-        if newest is None or newest.version == self._mark.examined:
+        if newest is None or newest is self._seen:
             return None
-        mark, payload = await asyncio.to_thread(self._watcher.examine, newest, self._mark)
-        if payload is None and not self._unstored:
+        seen, mark, payload = await self._examining(partial(self._examine, newest, self._mark))
+        if payload is None and mark != self._mark and not self._unstored:
             await self._store(mark)
-        self._mark = mark
+        self._seen, self._mark = seen, mark
         return payload
+
+    # These return the snapshot, too: after a call that has hung it may be an earlier one.
+
+    def _begin(self, newest: Any) -> tuple[Any, Mark]:
+        return newest, self._watcher.begin(newest)
+
+    def _examine(self, newest: Any, mark: Mark) -> tuple[Any, Mark, dict[str, Any] | None]:
+        return newest, *self._watcher.examine(newest, mark)
 
     async def _load(self) -> Mark | None:
         """The stored mark; of several assets the earliest, so that none misses a version."""
@@ -102,8 +126,19 @@ class WatchState:
         return min(marks, key=lambda mark: mark.version) if marks else None
 
     async def _store(self, mark: Mark) -> None:
-        for store in self._stores:
-            await store.store(mark)
+        """Store a mark for all assets but those that no DAG uses any more, unless that is all of them."""
+        stores = [store for store in self._stores if not store.is_left_out] or self._stores
+        missing: list[Exception] = []
+        for store in stores:
+            try:
+                await store.store(mark)
+            except Exception as error:
+                if not is_missing_asset(error):
+                    raise
+                missing.append(error)
+                store.leave_out()
+        if missing and len(missing) == len(stores):
+            raise missing[0]
 
     async def _store_due(self) -> None:
         now = time.monotonic()
@@ -134,7 +169,10 @@ class _MarkStore:
 
     def __init__(self, asset: str, state: Any, table_uri: str, filters: Filters) -> None:
         own, table = filters.key(table_uri), Filters().key(table_uri)
+        self._asset = asset
+        self._table_uri = table_uri
         self._state = state
+        self._left_out_until: float | None = None
         self._key = f"airflow_delta.watch.{own}"
         digest = hashlib.sha256(json.dumps([asset, table]).encode()).hexdigest()[:32]
         self._variable_prefix = f"airflow_delta.watch.{digest}."
@@ -160,7 +198,23 @@ class _MarkStore:
         """Store the mark."""
         # First in the state, which fails if no DAG uses the asset any more: nobody may have got the event.
         await self._state.aset(self._key, mark.to_json())
+        self._left_out_until = None
         await set_variable(self._variable, json.dumps(mark.to_json()), self._description)
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether nothing is stored for the asset for now."""
+        return self._left_out_until is not None and time.monotonic() < self._left_out_until
+
+    def leave_out(self) -> None:
+        """Store nothing for a while, because no DAG uses the asset any more."""
+        if self._left_out_until is None:
+            _LOGGER.warning(
+                "%s: no DAG uses the asset %r any more, so what is reported isn't stored for it",
+                self._table_uri,
+                self._asset,
+            )
+        self._left_out_until = time.monotonic() + _LEFT_OUT_SECONDS
 
     async def ask(self) -> None:
         """Ask for the mark, only to wait for an answer."""

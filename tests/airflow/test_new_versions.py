@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.storage.location import open_storage
+from airflow_delta.hooks.waits import new_versions
 from airflow_delta.hooks.waits.new_versions import Filters, Mark, VersionPoll, VersionWatcher
 from tests.airflow.managed_tables import commit, hand_over
-from tests.airflow.watched_tables import WatchedTable
+from tests.airflow.watched_tables import Variables, WatchedTable, Watching, no_pauses
 from tests.faulty_storage import FaultyStorage
 from tests.log_builder import add, remove, write_table
+from tests.object_stores import new_place
 
 
 @pytest.fixture
@@ -24,32 +30,21 @@ def table(tmp_path: Path) -> WatchedTable:
     return made
 
 
-class Watching:
-    """A watcher whose looks a test asks for."""
+@pytest.fixture(autouse=True)
+def airflow_of_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    Variables().install(monkeypatch)
+    no_pauses(monkeypatch)
 
-    def __init__(self, table: WatchedTable, **filters: Any) -> None:
-        self._table = table.open()
-        self._poll = VersionPoll()
-        self._watcher = VersionWatcher(table.uri, Filters(**filters))
-        self.mark = self._watcher.begin(self._poll.look(self._table))
 
-    def look(self) -> dict[str, Any] | None:
-        newest = self._poll.look(self._table)
-        if newest is None or newest.version == self.mark.examined:
-            return None
-        # A mark is stored as JSON, and read again by another process.
-        mark = Mark.from_json(self.mark.to_json())
-        assert mark == self.mark
-        self.mark, payload = self._watcher.examine(newest, mark)
-        return payload
-
-    def range(self) -> tuple[int, int] | None:
-        found = self.look()
-        return None if found is None else (found["after_version"], found["version"])
+def begun(table: WatchedTable, **filters: Any) -> Watching:
+    """A watcher that has stored where it begins."""
+    watching = Watching(table, **filters)
+    assert watching.look() is None
+    return watching
 
 
 def test_all_versions_that_are_new_are_one_event(table: WatchedTable) -> None:
-    watching = Watching(table)
+    watching = begun(table)
     assert watching.look() is None
     for operation in ("WRITE", "DELETE", "MERGE"):
         table.commit(operation)
@@ -93,8 +88,9 @@ def test_a_table_that_is_opened_again_is_read_with_its_new_credentials(table: Wa
 
 def test_a_table_that_appears_later_is_reported_as_a_whole(tmp_path: Path) -> None:
     table = WatchedTable(tmp_path / "later")
-    watching = Watching(table)
-    assert watching.mark == Mark(-1, -1)
+    watching = begun(table)
+    (stored,) = watching.states._by_name["sales"].values.values()
+    assert Mark.from_json(json.loads(stored)) == Mark(-1, -1)
     assert watching.look() is None
     table.commit("CREATE TABLE")
     table.commit()
@@ -104,7 +100,7 @@ def test_a_table_that_appears_later_is_reported_as_a_whole(tmp_path: Path) -> No
 def test_only_some_operations_are_waited_for_and_no_version_is_left_out(
     table: WatchedTable,
 ) -> None:
-    watching = Watching(table, operations=("MERGE",))
+    watching = begun(table, operations=("MERGE",))
     table.commit("OPTIMIZE")
     assert watching.look() is None
     table.commit("WRITE")
@@ -115,7 +111,7 @@ def test_only_some_operations_are_waited_for_and_no_version_is_left_out(
 
 
 def test_versions_add_up_over_several_looks(table: WatchedTable) -> None:
-    watching = Watching(table, min_new_versions=3, operations=("WRITE",))
+    watching = begun(table, min_new_versions=3, operations=("WRITE",))
     for operation, found in (
         ("WRITE", None),
         ("OPTIMIZE", None),
@@ -128,7 +124,7 @@ def test_versions_add_up_over_several_looks(table: WatchedTable) -> None:
 
 
 def test_commits_that_change_no_row_can_be_left_out(table: WatchedTable) -> None:
-    watching = Watching(table, data_change_only=True)
+    watching = begun(table, data_change_only=True)
     table.commit("OPTIMIZE", remove("file 1", dataChange=False), add("all", dataChange=False))
     table.commit("SET TBLPROPERTIES", {"txn": {"appId": '"dataChange":true', "version": 1}})
     assert watching.look() is None
@@ -140,7 +136,7 @@ def test_commits_that_nobody_can_read_any_more_count(
     table: WatchedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
-    watching = Watching(table, operations=("MERGE",))
+    watching = begun(table, operations=("MERGE",))
     table.commit()
     table.commit()
     table.open().checkpoint()
@@ -160,7 +156,7 @@ def test_commits_that_nobody_can_read_any_more_count(
 def test_an_operation_that_changes_the_table_as_a_whole_is_reported(
     table: WatchedTable, operation: str, change: str | None
 ) -> None:
-    watching = Watching(table)
+    watching = begun(table)
     table.commit(operation)
     table.commit()
     found = watching.look()
@@ -170,7 +166,7 @@ def test_an_operation_that_changes_the_table_as_a_whole_is_reported(
 
 
 def test_a_table_that_is_replaced_gets_another_id_in_the_same_log(table: WatchedTable) -> None:
-    watching = Watching(table)
+    watching = begun(table)
     table.commit("WRITE", table_id="2")
     found = watching.look()
     assert found is not None
@@ -183,19 +179,92 @@ def test_a_table_that_is_created_again_is_reported_from_its_start(
     table: WatchedTable, new_versions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
-    watching = Watching(table, operations=("MERGE",))
+    watching = begun(table, operations=("MERGE",))
     table.delete_after(-1)
     for _ in range(new_versions):
         table.commit("WRITE", table_id="2" if table.version < 0 else None)
     found = watching.look()
-    if new_versions == 3:
-        # As many versions as before: the next one shows it.
-        assert found is None
-        table.commit()
-        found = watching.look()
     assert found is not None
     assert (found["after_version"], found["version"]) == (-1, table.version)
     assert (found["table_change"], found["table_id"]) == ("recreated", "2")
+    assert watching.look() is None
+
+
+@pytest.mark.parametrize("table_id", ["1", "2"])
+@pytest.mark.parametrize("seen", ["missing", "later", "by another triggerer"])
+def test_a_table_that_is_created_again_with_as_many_versions_is_reported(
+    table: WatchedTable, seen: str, table_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
+    watching = begun(table)
+    log = table.root / "_delta_log"
+    age = (log / f"{2:020}.json").stat().st_mtime
+    table.delete_after(-1)
+    if seen == "missing":
+        assert watching.look() is None
+    for version in range(3):
+        table.commit(table_id=None if version else table_id)
+        os.utime(log / f"{version:020}.json", (age + 1, age + 1))
+    if seen == "by another triggerer":
+        watching.restart()
+    found = watching.look()
+    assert found is not None
+    assert (found["after_version"], found["version"], found["table_id"]) == (-1, 2, table_id)
+    assert found["table_change"] == ("rolled_back" if table_id == "1" else "recreated")
+    assert watching.look() is None
+    watching.restart()
+    assert watching.look() is None
+
+
+def test_an_unchanged_table_is_read_once_by_another_triggerer(table: WatchedTable) -> None:
+    watching = begun(table)
+    watching.restart()
+    storage = FaultyStorage(watching.opened.storage)
+    watching.opened.__dict__["storage"] = storage
+    newest = watching.poll()
+    storage.calls.clear()
+    for _ in range(3):
+        assert asyncio.run(watching.state.take(newest)) is None
+    assert [call.operation for call in storage.calls] == ["read"]
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_a_poll_that_confirms_opens_an_unchanged_table_only_once(
+    table: WatchedTable, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
+    uri, options = new_place(kind, tmp_path / "place")
+    storage = open_storage(uri, options)
+    for version in range(3):
+        path = f"_delta_log/{version:020}.json"
+        storage.replace(path, (table.root / path).read_bytes())
+    poll, opened = VersionPoll(), DeltaTable(uri, storage_options=options)
+    counted = FaultyStorage(opened.storage)
+    opened.__dict__["storage"] = counted
+    newest = poll.look(opened)
+    counted.calls.clear()
+    for _ in range(3):
+        assert poll.look(opened) is newest
+    assert [call.operation for call in counted.calls] == ["head"] * 6
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (1_500, 1_500, True),
+        (1_500, 1_501, False),
+        # One of them has only seconds.
+        (1_500, 1_000, True),
+        (1_000, 1_999, True),
+        (2_000, 1_999, False),
+        (2_000, 1_000, False),
+    ],
+)
+def test_times_of_a_file_are_compared_as_exactly_as_both_are(
+    one: int, other: int, same: bool
+) -> None:
+    assert new_versions._is_same_time(one, other) is same
+    assert new_versions._is_same_time(other, one) is same
 
 
 @pytest.mark.parametrize("commits", [0, 1, 2])
@@ -203,7 +272,7 @@ def test_a_table_that_is_put_back_is_reported_from_its_start(
     table: WatchedTable, commits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
-    watching = Watching(table)
+    watching = begun(table)
     table.delete_after(0)
     for _ in range(commits + (commits == 2)):
         table.commit()
@@ -217,7 +286,7 @@ def test_a_table_that_vanishes_is_waited_for(
     table: WatchedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._CONFIRM_EVERY", 1)
-    watching = Watching(table)
+    watching = begun(table)
     table.delete_after(-1)
     assert watching.look() is None
     table.commit("CREATE TABLE", table_id="2")
@@ -230,7 +299,7 @@ def test_very_many_versions_are_reported_unread(
     table: WatchedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_delta.hooks.waits.new_versions._MOST_COMMITS", 2)
-    watching = Watching(table, operations=("MERGE",))
+    watching = begun(table, operations=("MERGE",))
     for _ in range(3):
         table.commit()
     found = watching.look()
@@ -269,4 +338,6 @@ def test_a_mark_of_another_release_can_be_read() -> None:
     assert Mark.from_json({**mark.to_json(), "later": 1}) == mark
     assert Mark.from_json({"version": 3, "examined": 4}) == Mark(3, 4)
     assert Mark.from_json(None) is None
-    assert mark.for_other_filters() == Mark(4, 4, 0, "1", "txnId 4")
+    other = mark.for_other_filters()
+    assert other == Mark(3, 3, 0, "1", "txnId 4", commit_version=4)
+    assert other.for_other_filters() == other

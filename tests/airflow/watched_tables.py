@@ -1,7 +1,8 @@
-"""Tables that are watched: their commits, the states of their assets, and the Variables of Airflow."""
+"""Tables that are watched: their commits, their watchers, and what Airflow stores for these."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.hooks.waits.new_versions import Filters, VersionPoll
+from airflow_delta.triggers import shared_pace, watch_state
+from airflow_delta.triggers.watch_state import WatchState
 from tests.log_builder import PROTOCOL, add, metadata, write_commit
 
-__all__ = ["AssetStore", "States", "Variables", "WatchedTable"]
+__all__ = ["AssetStore", "States", "Variables", "WatchedTable", "Watching", "no_pauses"]
 
 
 class WatchedTable:
@@ -99,3 +103,48 @@ class Variables:
     async def set(self, key: str, value: str, description: str) -> None:
         assert len(key) <= 250, "the longest key that Airflow stores"
         self.values[key], self.descriptions[key] = value, description
+
+
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have watchers take each look, and take what they report for stored at once."""
+    monkeypatch.setattr(shared_pace, "pause_seconds", lambda interval, failures: 0.0)
+    monkeypatch.setattr(watch_state, "STORED_AFTER_SECONDS", 0.0)
+
+
+class Watching:
+    """A watcher, and a poll whose looks a test asks for.
+
+    :param table: the table.
+    :param states: the states of its assets.
+    :param filters: its filters.
+    """
+
+    def __init__(self, table: WatchedTable, states: States | None = None, **filters: Any) -> None:
+        self.table = table
+        self.states = states or States()
+        self._filters = Filters(**filters)
+        self.restart()
+
+    def restart(self, **filters: Any) -> None:
+        """Have another triggerer go on, perhaps with other filters."""
+        if filters:
+            self._filters = Filters(**filters)
+        self.opened = self.table.open()
+        self._poll = VersionPoll()
+        self.state = WatchState(self.table.uri, self._filters, 1.0, self.states)
+
+    def poll(self) -> Any:
+        """What the poll finds."""
+        return self._poll.look(self.opened)
+
+    def look(self) -> dict[str, Any] | None:
+        """The payload of the event after a look."""
+        payload = asyncio.run(self.state.take(self.poll()))
+        if payload is not None:
+            self.state.emitted()
+        return payload
+
+    def range(self) -> tuple[int, int] | None:
+        """The versions of the event after a look."""
+        found = self.look()
+        return None if found is None else (found["after_version"], found["version"])

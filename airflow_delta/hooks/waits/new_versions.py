@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.commit_mark import commit_mark, read_commit_mark
@@ -56,15 +57,10 @@ class VersionPoll:
         return self._newest
 
     def _has_news(self, table: DeltaTable, newest: Snapshot) -> bool:
-        from airflow_delta.engine.features.managed_commits import commit_owner
-        from airflow_delta.engine.features.protocol import supported_features
-        from airflow_delta.engine.log.newest import find_latest_version
-
-        confirm = self._polls % _CONFIRM_EVERY == 0
-        if commit_owner(supported_features(newest.protocol), newest.properties) is not None:
-            return table.latest_version(newest.version, confirm=confirm) != newest.version
-        # Without an owner, all commits are in the log, also that of a conversion.
-        return find_latest_version(table.storage, newest.version, confirm=confirm) != newest.version
+        version, find = newest.version, _finder(table, newest)
+        if find(version, confirm=False) != version:
+            return True
+        return self._polls % _CONFIRM_EVERY == 0 and _is_other_commit(table, newest, find)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +92,8 @@ class Mark:
         examined: the last version whose commit was compared with the filters.
         matched: how many of the versions after ``version`` pass them.
         table_id: the id of the table; None if there was no table.
-        commit: the `commit_mark` of ``examined``, if it has one.
+        commit: the `commit_mark` of ``commit_version``, if it has one.
+        commit_version: a version that was examined; None: ``examined``.
     """
 
     version: int
@@ -104,6 +101,7 @@ class Mark:
     matched: int = 0
     table_id: str | None = None
     commit: str | None = None
+    commit_version: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The mark as JSON values, for the state of an asset."""
@@ -119,8 +117,12 @@ class Mark:
         )
 
     def for_other_filters(self) -> Mark:
-        """The mark with which a watcher of the same table begins that has other filters."""
-        return replace(self, version=self.examined, matched=0)
+        """The mark with which a watcher of the same table begins that has other filters.
+
+        It compares all versions that weren't reported with its own filters.
+        """
+        identified = self.examined if self.commit_version is None else self.commit_version
+        return replace(self, examined=self.version, matched=0, commit_version=identified)
 
 
 class VersionWatcher:
@@ -152,6 +154,8 @@ class VersionWatcher:
         :raises DeltaError: the table can't be read.
         """
         change = _table_change(newest, mark)
+        if change is None and newest.version == mark.examined:
+            return mark, None
         begin = Mark(-1, -1) if change in ("recreated", "rolled_back") else mark
         commits = _new_commits(newest, begin.examined)
         if change is None:
@@ -164,6 +168,7 @@ class VersionWatcher:
             matched=matched,
             table_id=newest.metadata.id,
             commit=None if last is None else commit_mark(last.raw),
+            commit_version=None,
         )
         # A new history is always reported, because events about the former one are obsolete.
         if matched < self._filters.min_new_versions and begin is mark:
@@ -207,6 +212,47 @@ class VersionWatcher:
         return not self._filters.data_change_only or _changes_data(newest, info.version)
 
 
+def _finder(table: DeltaTable, newest: Snapshot) -> Callable[..., int]:
+    """The function that finds the latest version with the fewest requests."""
+    from airflow_delta.engine.features.managed_commits import commit_owner
+    from airflow_delta.engine.features.protocol import supported_features
+    from airflow_delta.engine.log.newest import find_latest_version
+
+    if commit_owner(supported_features(newest.protocol), newest.properties) is not None:
+        return table.latest_version
+    # Without an owner, all commits are in the log, also that of a conversion.
+    return partial(find_latest_version, table.storage)
+
+
+def _is_other_commit(table: DeltaTable, newest: Snapshot, find: Callable[..., int]) -> bool:
+    """Whether the commit of the newest version is gone, or isn't the file any more that was read.
+
+    One request as a rule. A commit of the same size and the same time isn't noticed.
+    """
+    from airflow_delta.engine.errors import ObjectNotFoundError
+    from airflow_delta.engine.log.files import Commit
+
+    known = newest.segment.last_commit
+    try:
+        found = table.storage.head(newest.segment.path_of(newest.version))
+    except ObjectNotFoundError:
+        # A cleanup may have deleted it.
+        return find(newest.version, confirm=True) != newest.version
+    if not isinstance(known, Commit):  # A cleanup had deleted it, or its name identifies it.
+        return False
+    return found.size != known.size or not _is_same_time(found.modified_ms, known.modified_ms)
+
+
+def _is_same_time(one: int, other: int) -> bool:
+    """Whether two times of a file in epoch ms may be the same.
+
+    Some stores list milliseconds, but answer a request for one file with seconds.
+    """
+    if one % 1000 and other % 1000:
+        return one == other
+    return one // 1000 == other // 1000
+
+
 def _open(table: DeltaTable) -> Snapshot:
     from airflow_delta.engine.log.newest_segment import load_newest_segment
     from airflow_delta.engine.snapshot.opening import open_newest
@@ -218,16 +264,17 @@ def _table_change(newest: Snapshot, mark: Mark) -> str | None:
     """What happened to the table as a whole since a mark, as far as ids show it; None for nothing."""
     if mark.table_id is None:
         return None
+    identified = mark.examined if mark.commit_version is None else mark.commit_version
     found = None
-    if newest.version >= mark.examined and mark.commit is not None:
-        found = read_commit_mark(newest, mark.examined)
+    if newest.version >= identified and mark.commit is not None:
+        found = read_commit_mark(newest, identified)
     is_same_id = newest.metadata.id == mark.table_id
-    if newest.version < mark.examined or found not in (None, mark.commit):
+    if newest.version < identified or found not in (None, mark.commit):
         return "rolled_back" if is_same_id else "recreated"
     if is_same_id:
         return None
     # If the log has the commit of the mark, it is the same log. Otherwise that isn't known.
-    return "recreated" if found is None else "replaced"
+    return "recreated" if found is None or newest.version == identified else "replaced"
 
 
 def _change_by_operation(commits: Sequence[CommitInfo]) -> str | None:
