@@ -15,7 +15,6 @@ from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import target_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
-    TRIGGERING_EVENT,
     as_pinned_version,
     as_spark_conf,
     as_text,
@@ -139,7 +138,7 @@ class ChangeFeedOperator(TableTask):
         :raises ArgumentError: it does.
         """
         start, end = known.get("start_version"), known.get("end_version")
-        if None not in (start, end) and end != TRIGGERING_EVENT and start > end:
+        if isinstance(start, int) and isinstance(end, int) and start > end:
             raise ArgumentError(f"start_version={start} is after end_version={end}")
 
     @classmethod
