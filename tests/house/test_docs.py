@@ -61,6 +61,19 @@ def test_an_explanation_has_a_drawing_and_leads_into_the_code(path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tables_are_whole(path: Path) -> None:
+    """Rows apart from their table, by a blank line, are shown as text."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    faults = []
+    for block in re.findall(r"(?:^ *\|.*\n?)+", text, re.M):
+        rows = [line.strip() for line in block.splitlines()]
+        cells = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
+        if len(rows) < 3 or not re.fullmatch(r"\|(?: *:?-+:? *\|)+", rows[1]) or len(cells) > 1:
+            faults.append(rows[0])
+    assert not faults
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_python_in_the_pages_compiles(path: Path) -> None:
     for number, code in enumerate(
         re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S)
@@ -82,13 +95,46 @@ def test_the_tests_behind_the_sentences_on_security_are_there() -> None:
     assert found >= len(rows) > 30
 
 
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+NAMED_PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|\w+\.toml)`")
+
+
+def full_paths(line: str) -> list[str]:
+    """The paths that a line names. In a row of a table, `a/` may be below a folder that the row is for."""
+    folders = NAMED_PATH.findall(line.split(" | ")[0]) if line.startswith("| ") else []
+    return [
+        next(
+            (path for path in (name, *(f + name for f in folders)) if (ROOT / path).exists()), name
+        )
+        for name in NAMED_PATH.findall(line)
+    ]
+
+
 def test_the_paths_of_the_contributors_guide_are_there() -> None:
-    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = re.findall(r"`((?:[\w.]+/)+[\w.]*|\w+\.toml)`", guide)
+    named = [path for line in GUIDE.splitlines() for path in full_paths(line)]
+    assert "docs/how-to/object-stores.md" in named
     assert len(named) > 60
     assert [
         path for path in named if not (ROOT / path).exists() and path != "../shared/golden"
     ] == []
+
+
+def test_the_contributors_guide_names_every_folder() -> None:
+    """Tests of single modules are in folders like those of the package, which need no rows."""
+    rows = [line for line in GUIDE.splitlines() if line.startswith("| ")]
+    named = {path.removesuffix("/") for row in rows for path in full_paths(row)}
+    package, tests = (
+        {
+            str(path.parent.relative_to(ROOT))
+            for path in (ROOT / top).rglob("*.py")
+            if path.parent != ROOT / top and "node_modules" not in path.parts
+        }
+        for top in ("airflow_delta", "tests")
+    )
+    assert len(package) > 60
+    assert package - named == set()
+    like_package = {f"tests/{folder.removeprefix('airflow_delta/')}" for folder in package}
+    assert tests - named - like_package == set()
 
 
 def test_results_of_tasks_are_handed_on_by_output() -> None:

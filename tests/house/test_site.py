@@ -117,3 +117,20 @@ def test_the_reference_and_the_docstrings_name_the_same_arguments(
     if name == "MergeOperator":  # its table refers to that of WriteOperator
         own, common = own - SOURCES, common | SOURCES
     assert named - common == own
+
+
+def test_the_reference_names_every_operation_of_the_hook() -> None:
+    """The operations are the methods that return a report."""
+    hook = ROOT / "airflow_delta" / "hooks" / "delta"
+    operations = {
+        node.name
+        for name in ("maintenance", "managed", "reading", "repair")
+        for node in ast.walk(ast.parse((hook / f"{name}.py").read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and node.returns is not None
+        and ast.unparse(node.returns) == "dict[str, Any]"
+    }
+    assert len(operations) > 10
+    sentence = OPERATORS.split("The operations of the operators are methods")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == operations
