@@ -1,4 +1,4 @@
-"""A cleanup that runs while a table is read: at every call, the files just listed may vanish (A29).
+"""A cleanup that runs while a table is read: at every call, the files just listed may vanish.
 
 The reader lists afresh, once, and answers for the version that it had begun with.
 """

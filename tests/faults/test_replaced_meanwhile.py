@@ -1,4 +1,4 @@
-"""A checkpoint of a classic name that another writer replaces while it is read (C16).
+"""A checkpoint of a classic name that another writer replaces while it is read.
 
 Each of the two is whole and as good as the other; a mixture of both is neither. Whoever has read the
 footer of one and meets the values of the other must not take it for damaged, let alone for whole.

@@ -161,7 +161,7 @@ def test_compactions_from_the_first_version_on(
     ends = data.draw(st.lists(st.integers(0, len(history) - 1), min_size=1, max_size=3))
     files = commits(history)
     for end in ends:
-        # Writers are known that drop the tombstones that had expired (edge case A17).
+        # Writers are known that drop the tombstones that had expired.
         files |= compaction(expected[end], end, expired=data.draw(st.booleans()))
     check(files, expected)
 

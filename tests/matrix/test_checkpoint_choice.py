@@ -1,4 +1,4 @@
-"""Which of several checkpoints is read, shown by their contents (A4 to A6, C11, L6).
+"""Which of several checkpoints is read, shown by their contents.
 
 Each checkpoint holds one file named after it, which no commit has: what is read shows which one was
 taken. A real log's checkpoints agree, so that a wrong choice would not show.

@@ -1,4 +1,4 @@
-"""Cleanups of logs along all axes (edge cases L12, L13): what must go goes, and what stays can be read.
+"""Cleanups of logs along all axes: what must go goes, and what stays can be read.
 
 The oracle: every version that the plan says can be read gives what the history comes to, and every other
 one is refused with the earliest that can. The files that are left are those that the

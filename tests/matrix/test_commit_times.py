@@ -1,4 +1,4 @@
-"""Versions by time, with the file times and in-commit timestamps of edge cases A21, A26 and L3."""
+"""Versions by time, for file times that go back, and for in-commit timestamps enabled later."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Log compaction files among commits and checkpoints: none changes a version (L4, L5).
+"""Log compaction files among commits and checkpoints: none changes a version.
 
 Besides correct ones there are such as known writers make: without the removes and domain tombstones
-that had expired (A17).
+that had expired.
 """
 
 from __future__ import annotations

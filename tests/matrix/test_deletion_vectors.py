@@ -1,6 +1,6 @@
-"""Deletion vectors of known bytes, from the log to the row numbers (G1, G2, L1).
+"""Deletion vectors of known bytes, from the log to the row numbers.
 
-The bytes are those of edge case L1, which were not made by the code under test.
+The code under test did not make the bytes.
 """
 
 from __future__ import annotations

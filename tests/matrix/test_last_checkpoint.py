@@ -1,4 +1,4 @@
-"""Every ``_last_checkpoint`` there can be, over every kind of log it can stand in (L7).
+"""Every ``_last_checkpoint`` there can be, over every kind of log it can stand in.
 
 It is a hint: whatever it says, each version comes out as the commits tell it.
 """

@@ -1,6 +1,6 @@
-"""Partition values as writers write them, asked for by value in every form of the log (G5, L10).
+"""Partition values as writers write them, asked for by value in every form of the log.
 
-Texts and values are those of PROTOCOL.md, "Partition Value Serialization", and of edge case L10.
+Texts and values are those of PROTOCOL.md, "Partition Value Serialization", and odd ones of other writers.
 """
 
 from __future__ import annotations

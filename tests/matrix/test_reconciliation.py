@@ -1,4 +1,4 @@
-"""What commits come to, case by case, in every form of the log (edge cases B and L8).
+"""What commits come to, case by case, in every form of the log.
 
 What is expected is told here by hand; `test_commits_by_the_letter` is of the lines of commit files.
 """

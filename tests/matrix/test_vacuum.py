@@ -1,4 +1,4 @@
-"""What a vacuum deletes, over tables with all sorts of pasts (L9, L22), beside sets worked out by hand.
+"""What a vacuum deletes, over tables with all sorts of pasts, beside sets worked out by hand.
 
 The tables are those of `tests.vacuum_world`: odd names, deletion vectors of several files in one, removed
 and restored files, change data, files of nobody, hidden ones, other tables inside, absolute paths.

@@ -3,7 +3,7 @@
 Writers only write change data files for ``UPDATE``, ``DELETE`` and ``MERGE`` while
 ``delta.enableChangeDataFeed`` is true. Otherwise a version may have rewritten unchanged rows, which its
 ``add`` and ``remove`` actions would report as deleted and inserted. So the feed must be on from the first
-version of the range to the last (edge cases G12).
+version of the range to the last.
 
 PROTOCOL.md, "Writer Requirements for AddCDCFile".
 """

@@ -3,7 +3,7 @@
 Both ends belong to the range. A time at the start means the first commit at or after it; a time at the end
 means the last commit at or before it. So consecutive periods neither overlap nor miss a commit, if each
 begins one millisecond after the end of the one before. A time after the newest commit is refused, as in the
-reference implementation, because commits with such a time may still be made (edge cases G13).
+reference implementation, because commits with such a time may still be made.
 """
 
 from __future__ import annotations

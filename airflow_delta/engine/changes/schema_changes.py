@@ -2,7 +2,7 @@
 
 All changes of a range are read with the columns of its last version. Nothing is lost if columns were only
 added, because older rows have null in them. If a column was dropped or renamed, got another type, or became
-NOT NULL, the range must be read in two parts (edge cases G13).
+NOT NULL, the range must be read in two parts.
 """
 
 from __future__ import annotations

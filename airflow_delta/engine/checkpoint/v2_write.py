@@ -55,8 +55,7 @@ _SIDECAR = pa.struct(
 )
 
 _EMBEDDED = 30
-"""The most actions of either kind that ``_last_checkpoint`` repeats, as in Delta Spark (edge case
-C13)."""
+"""The most actions of either kind that ``_last_checkpoint`` repeats, as in Delta Spark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ also serves a table that was given back to the file system before its last commi
 * An interrupted backfill is continued by the next one. If a put fails, the file is read to see what
   happened.
 
-Spec: managed-commits.md, "Commit Files" and "Commit Backfills".
+Spec: RFC managed-commits, "Commit Files" and "Commit Backfills".
 """
 
 from __future__ import annotations

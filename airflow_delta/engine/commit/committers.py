@@ -12,7 +12,7 @@ owner          file system   goes to the owner, too, and is its last one; it is 
 owner          other owner   isn't made: see ``features/managed_commits.py``
 =============  ============  =====================================================================
 
-Spec: managed-commits.md, "Converting an existing filesystem based table to managed-commit table",
+Spec: RFC managed-commits, "Converting an existing filesystem based table to managed-commit table",
 "Converting a managed-commit table to filesystem table".
 """
 

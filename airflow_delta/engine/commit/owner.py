@@ -17,7 +17,7 @@ guarantees, and ``tests/contracts`` checks:
 * **Thread-safe.** Methods block. Any number of threads and processes may call them at once. None keeps a
   lock or a lease when it returns. From an event loop, call them in a thread.
 
-Spec: managed-commits.md, "Commit Owner" and "Commit Owner API".
+Spec: RFC managed-commits, "Commit Owner" and "Commit Owner API".
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class CommitOwner(Protocol):
     ) -> CommitResponse:
         """Make a version of a table.
 
-        managed-commits.md, "Commit Protocol". The owner writes the actions to a commit file, under
+        RFC managed-commits, "Commit Protocol". The owner writes the actions to a commit file, under
         ``_commits`` or in the log, and makes that file the version if no other commit is the version.
 
         Args:
@@ -168,7 +168,7 @@ class CommitOwner(Protocol):
     ) -> GetCommitsResponse:
         """Return the un-backfilled commits of a table, and its latest version at the same moment.
 
-        managed-commits.md, "Getting Un-backfilled Commits from Commit Owner".
+        RFC managed-commits, "Getting Un-backfilled Commits from Commit Owner".
 
         Args:
             table: the table.
@@ -183,7 +183,7 @@ class CommitOwner(Protocol):
     def backfill_to_version(self, table: ManagedTable, version: int | None = None) -> int:
         """Copy un-backfilled commits into the log, one after the other.
 
-        managed-commits.md, "Commit Backfills". An existing copy stays as it is.
+        RFC managed-commits, "Commit Backfills". An existing copy stays as it is.
 
         Args:
             table: the table.
@@ -203,7 +203,7 @@ class CommitOwner(Protocol):
     def propose(self, table: ManagedTable, version: int) -> None:
         """Agree to own a table from a version on, whose commit isn't made yet.
 
-        managed-commits.md, "Converting an existing filesystem based table to managed-commit table". Once
+        RFC managed-commits, "Converting an existing filesystem based table to managed-commit table". Once
         this has returned, the owner takes the table whenever it finds that commit in the log. A new
         proposal for another version replaces the earlier one.
 

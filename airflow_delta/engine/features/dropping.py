@@ -5,7 +5,7 @@ feature as long as its newest version has any. The rows of the registry say whic
 and how (`Feature.drop`). ``snapshot/feature_usage.py`` finds traces in files.
 
 PROTOCOL.md, "Table Features", "Supported Features" and the sections of the features. Its rule that a
-protocol never loses features has exceptions since checkpoint-protection.md.
+protocol never loses features has exceptions since the RFC checkpoint-protection.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from there on                                       ``commitInfo.inCommitTimesta
 
 A table that turns them off must remove both properties. Modification times then count for all versions.
 
-in-commit-timestamps.md.
+RFC in-commit-timestamps.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ _TABLE_FEATURES = (
     Feature(
         name="inCommitTimestamp",
         kind=Kind.WRITER,
-        spec="in-commit-timestamps.md",
+        spec="RFC in-commit-timestamps",
         note="while delta.enableInCommitTimestamps is true, every commit gets an in-commit timestamp",
         table_property="delta.enableInCommitTimestamps",
         active=lambda properties, _: properties.in_commit_timestamps_enabled,
@@ -237,7 +237,7 @@ _TABLE_FEATURES = (
     Feature(
         name="managedCommit",
         kind=Kind.WRITER,
-        spec="managed-commits.md",
+        spec="RFC managed-commits",
         note="the table's commit owner ratifies commits; without it, nothing can be committed, and only "
         "backfilled versions are read",
         requires=frozenset({"inCommitTimestamp"}),
@@ -248,7 +248,7 @@ _TABLE_FEATURES = (
     Feature(
         name="checkpointProtection",
         kind=Kind.WRITER,
-        spec="checkpoint-protection.md",
+        spec="RFC checkpoint-protection",
         note="writing a checkpoint of a protected version requires support of that version's protocol",
         table_property="delta.requireCheckpointProtectionBeforeVersion",
         active=lambda properties, _: properties.require_checkpoint_protection_before_version > 0,

@@ -8,5 +8,5 @@ newest commits without listing. `commit_file` and `version_checksum` read the tw
 describe one version. Actions are parsed in ``arrow/``.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files", "Last Checkpoint
-File"; managed-commits.md, "Commit Files".
+File"; RFC managed-commits, "Commit Files".
 """

@@ -6,7 +6,7 @@ the start of the file is read first, and the rest only if the line isn't there. 
 are read, those known to be small are read whole, in batches. Lines of other kinds aren't parsed, so
 that an unknown action never costs a table its history.
 
-Spec: PROTOCOL.md, "Commit Provenance Information"; in-commit-timestamps.md.
+Spec: PROTOCOL.md, "Commit Provenance Information"; RFC in-commit-timestamps.
 """
 
 from __future__ import annotations

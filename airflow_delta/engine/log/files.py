@@ -14,7 +14,7 @@ Names are parsed strictly: a version has exactly 20 digits, a part number 10, a 
 Anything else in the directory (temporary files, files of editors and of other engines,
 subdirectories) isn't part of the log, and `parse_log_file` returns None for it.
 
-Spec: PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files"; managed-commits.md,
+Spec: PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files"; RFC managed-commits,
 "Commit Files".
 """
 

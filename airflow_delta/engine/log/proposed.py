@@ -4,7 +4,7 @@ A file there may not have been ratified, but every ratified commit had its file 
 is no file for a later version, the log has all versions. Then neither the owner nor the metadata
 needs to be read.
 
-Spec: managed-commits.md, "Commit Files".
+Spec: RFC managed-commits, "Commit Files".
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ A commit's time is
 * its ``inCommitTimestamp``, for versions from the table's enablement version on (all versions, if in-commit
   timestamps are enabled without an enablement version);
 * otherwise the modification time of its file, adjusted to ascend: it is at least one millisecond after the
-  time of the commit before (edge cases A21). File times ascend from the oldest commit that still exists, so
+  time of the commit before. File times ascend from the oldest commit that still exists, so
   every question gets the same answer; a limited history is the exception (`_SETTLING`).
 
-Spec: in-commit-timestamps.md; PROTOCOL.md, "Commit Provenance Information".
+Spec: RFC in-commit-timestamps; PROTOCOL.md, "Commit Provenance Information".
 """
 
 from __future__ import annotations

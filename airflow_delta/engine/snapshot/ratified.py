@@ -6,7 +6,7 @@
 The log is listed first, then the owner is queried. If both have a version, the one in the log counts. The
 files in ``_commits`` prove nothing and aren't listed.
 
-docs/explanation/managed-commits.md has the reasons. Spec: managed-commits.md, "Reading managed-commit
+docs/explanation/managed-commits.md has the reasons. Spec: RFC managed-commits, "Reading managed-commit
 tables" and "Getting Un-backfilled Commits from Commit Owner".
 """
 
@@ -150,7 +150,7 @@ def _join_commits(
     first = tracked[0].version if tracked else latest + 1
     logged: Sequence[LogCommit] = ()
     if first > version + 1:
-        # Commits were backfilled after the log was listed (edge cases F4, L14).
+        # Commits were backfilled after the log was listed.
         logged = list_log(storage, start=version + 1, end=first - 1).commits
     commits = (*logged, *tracked)
     # The owner's newest version may be any number: compare lengths, without a list of that length.

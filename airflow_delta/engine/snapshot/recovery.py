@@ -2,9 +2,9 @@
 
 Checkpoints and compactions are an optimisation: other files of the log contain the same. So a
 damaged one is left out, with a `DeltaWarning` that names it. In the case of a checkpoint, the state
-starts from the one before, finally from the first commit (edge cases A5); in the case of a
-compaction, the commits are read. If files vanish between listing and reading because a cleanup
-runs, the log is listed once more.
+starts from the one before, finally from the first commit; in the case of a compaction, the
+commits are read. If files vanish between listing and reading because a cleanup runs, the log is
+listed once more.
 """
 
 from __future__ import annotations

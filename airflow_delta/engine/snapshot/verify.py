@@ -3,7 +3,7 @@
 A writer may leave a version checksum (``<version>.crc``, see ``log/version_checksum.py``) beside
 its commit. Its fields are compared with the state from the checkpoint and the commits. If they
 differ, the log, a reader or the writer of the checksum is wrong. Nothing else trusts the file, so a
-wrong checksum misleads nobody (edge cases A18 to A20).
+wrong checksum misleads nobody.
 
 ========================================  ========================================================
 field                                     rule

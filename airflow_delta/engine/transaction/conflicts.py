@@ -2,8 +2,8 @@
 
 Optimistic concurrency: if another writer makes the version that a transaction wanted to make, the
 transaction looks at each winning commit, in order. It may commit after them if none of them changed what
-it relies on. `RULES` lists the rules with their errors, each a function whose docstring says what conflicts
-(edge cases E6 to E8). A later in-commit timestamp is no conflict: ours becomes later still.
+it relies on. `RULES` lists the rules with their errors, each a function whose docstring says what
+conflicts. A later in-commit timestamp is no conflict: ours becomes later still.
 
 docs/reference/transactions.md has the rules for users.
 """

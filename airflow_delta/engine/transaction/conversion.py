@@ -6,7 +6,7 @@ data. Other writers' commits, if they were prepared before the conversion, confl
 
 A table that is already as requested gets no commit, so that a repeated task has the same result.
 
-managed-commits.md, "Converting an existing filesystem based table to managed-commit table" and "Converting
+RFC managed-commits, "Converting an existing filesystem based table to managed-commit table" and "Converting
 a managed-commit table to filesystem table".
 """
 

@@ -3,7 +3,7 @@
 Version 0 contains the protocol, the metadata and the metadata domains. `features.requests.new_table`
 computes them from the user's arguments; this module commits them.
 
-PROTOCOL.md, "Change Metadata" and "Partition Columns"; edge cases E17, E18.
+PROTOCOL.md, "Change Metadata" and "Partition Columns".
 """
 
 from __future__ import annotations

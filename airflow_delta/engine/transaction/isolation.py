@@ -1,7 +1,7 @@
 """The isolation level of a commit: which concurrently added files it must not have missed.
 
 The table sets the level by ``delta.isolationLevel``. A commit that only rearranges files, such as a
-compaction of small files, runs at the lowest level (edge case E7)::
+compaction of small files, runs at the lowest level::
 
     level                concurrently added files that are a conflict if they match what was read
     Serializable         all

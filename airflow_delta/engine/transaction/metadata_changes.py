@@ -1,7 +1,7 @@
 """Decide whether a prepared commit can follow a concurrent change of the metadata.
 
 Most changes of the metadata conflict with commits that were prepared before them. A commit can adopt a
-change that turns something on and requires nothing of files that are already written (edge case E6):
+change that turns something on and requires nothing of files that are already written:
 
 ==========================================  =========================================================
 change                                      why files that were written before it stay valid

@@ -1,7 +1,7 @@
 """Write ``commitInfo``, the provenance of a commit.
 
-PROTOCOL.md, "Commit Provenance Information"; edge cases E11 and E12. The names and forms are those of
-Delta Spark, which reads them for its history and its conflict checks:
+PROTOCOL.md, "Commit Provenance Information". The names and forms are those of Delta Spark,
+which reads them for its history and its conflict checks:
 
 * the values of ``operationParameters`` are strings: a text as it is, anything else as JSON, such as a
   list of columns;
@@ -168,7 +168,7 @@ def _metric_text(name: str, value: Any, table: str) -> str:
 
 
 def is_blind_append(actions: Actions, reads: Reads) -> bool:
-    """Whether a commit only adds files, and its transaction read none (edge case E12).
+    """Whether a commit only adds files, and its transaction read none.
 
     Reading an application's transaction identifier doesn't count: a stream reads its own only in order
     not to append twice.

@@ -1,7 +1,7 @@
 """`Reads`: what a transaction has read, so that concurrent changes of it are conflicts.
 
-`may_have_been_read` decides whether the transaction would have read a file, had it existed then (edge case
-E8). It compares the predicates with the partition values of the file. Statistics don't count, as in the
+`may_have_been_read` decides whether the transaction would have read a file, had it existed then.
+It compares the predicates with the partition values of the file. Statistics don't count, as in the
 reference implementation: every file of a partition that was read counts as read.
 """
 

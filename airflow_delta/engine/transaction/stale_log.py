@@ -1,7 +1,7 @@
 """Refuse to create a table where files of a former table's log are left.
 
 A checkpoint, a checksum or a commit of the former table would join the log of the new one as soon as the
-new one reaches that version, and readers would read the old state (edge case E17).
+new one reaches that version, and readers would read the old state.
 """
 
 from __future__ import annotations

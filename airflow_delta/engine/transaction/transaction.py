@@ -181,7 +181,7 @@ class OptimisticTransaction:
         """Return the live files that may have rows that match a predicate, and record that they were read.
 
         A concurrent commit is then a conflict if it removes one of these files, or adds a file whose
-        partition values may match the predicate (edge case E8).
+        partition values may match the predicate.
 
         Args:
             predicate: see `Snapshot.files`.

@@ -7,7 +7,7 @@ one version and their delete in a later one. So the entries of the plan are a br
 joined to the rows by the number of the file. It has the columns that aren't in the
 file: the kind of change, the version, its time and the partition values.
 
-Spec: PROTOCOL.md, "Change Data Files"; edge cases G12, G13.
+Spec: PROTOCOL.md, "Change Data Files".
 """
 
 from __future__ import annotations

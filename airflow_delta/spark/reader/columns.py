@@ -3,7 +3,7 @@
 The *logical* schema of a table differs from that of its files in three ways, at any depth:
 
 * with column mapping, files have physical names or ids (PROTOCOL.md, "Column Mapping");
-* ``void`` columns are never in a file (edge case G17);
+* ``void`` columns are never in a file;
 * the values of partition columns come from the log, even if a writer put them into the files as well.
 
 `file_schema` is the schema for reading the files; `logical_column` converts what was read to the

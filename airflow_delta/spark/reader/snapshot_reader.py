@@ -7,7 +7,7 @@ and are as fast as plain Parquet.
 A column that a file lacks is null. Columns of a file that the schema lacks, such as ``_change_type``, are
 ignored. All columns are nullable, as in every file source of Spark.
 
-Spec: PROTOCOL.md, "Reader Requirements" of the features; edge cases G3 to G7, G16, G17.
+Spec: PROTOCOL.md, "Reader Requirements" of the features.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def _counted(
 
 
 def _partition_rules(target: WriteTarget) -> list[RowRule]:
-    """Texts that no partition value can be (edge case G6)."""
+    """Texts that no partition value can be."""
     return [
         RowRule(
             f"partition column {name}",

@@ -2,7 +2,7 @@
 
 =========================  =========================================================================
 column mapping             files have physical names, and the columns' ids as Parquet field ids
-``void``                   is never in a file, not even inside structs (edge case G17)
+``void``                   is never in a file, not even inside structs
 partition columns          are in directory names. They are also in the files, after the other
                            columns, if the table requires it: by Iceberg compatibility, or by the
                            feature ``materializePartitionColumns``

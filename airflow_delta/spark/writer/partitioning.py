@@ -9,7 +9,7 @@ In directory names, null and empty texts are ``__HIVE_DEFAULT_PARTITION__``. A s
 with this text gets a ``_`` appended. (The engine refuses the text itself as a value, because other
 readers would treat it as null.)
 
-Spec: PROTOCOL.md, "Partition Value Serialization"; edge cases G5 to G7.
+Spec: PROTOCOL.md, "Partition Value Serialization".
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def test_the_text_comes_back_where_only_the_struct_is_stored() -> None:
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_no_digit_is_lost_from_checkpoint_to_checkpoint(policy: Any) -> None:
-    """A maximum that shrinks hides rows from those who read the struct (edge case C6)."""
+    """A maximum that shrinks hides rows from those who read the struct."""
     bounds = {"minValues": {"t": "1969-12-31T23:59:59.999999Z"},
               "maxValues": {"t": "2024-01-31T12:00:00.999999Z"}}  # fmt: skip
     column = {"name": "t", "type": "timestamp", "nullable": True, "metadata": {}}

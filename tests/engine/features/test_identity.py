@@ -1,4 +1,4 @@
-"""Identity columns: PROTOCOL.md, "Identity Columns"; edge cases E15, L18."""
+"""Identity columns: PROTOCOL.md, "Identity Columns"."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_the_reason_why_commits_may_be_unseen() -> None:
 
 
 def test_a_table_is_given_away_and_taken_back() -> None:
-    """As the example in managed-commits.md, "Managed Commit Enablement", with what the engine adds."""
+    """As the example in the RFC managed-commits, "Managed Commit Enablement", with what the engine adds."""
     before = {"appendOnly": "true", TIMESTAMPS: "false"}
     conf = {"endpoint": "http://sample-url.com/commit", "authenticationMode": "oauth2"}
     made = assign_owner(before, "commit-owner-1", conf, table_id="t-1", table="tbl")

@@ -31,7 +31,7 @@ def parse(path: str) -> object:
     return parse_log_file(FileInfo(path, 7, 1000))
 
 
-# The examples of PROTOCOL.md and managed-commits.md.
+# The examples of PROTOCOL.md and the RFC managed-commits.
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

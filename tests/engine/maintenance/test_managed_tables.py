@@ -1,7 +1,7 @@
 """Checkpoints and compactions of tables with a commit owner: of what is backfilled, and of nothing else.
 
-The log is that of the example in managed-commits.md, "Reading managed-commit tables": versions 0 to 7 are
-backfilled, and for 8, 9 and 10 there are proposals.
+The log is that of the example in the RFC managed-commits, "Reading managed-commit tables": versions 0 to 7
+are backfilled, and for 8, 9 and 10 there are proposals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Partition values are compared typed and exactly (edge cases G5 to G7, L10)."""
+"""Partition values are compared typed and exactly."""
 
 from __future__ import annotations
 

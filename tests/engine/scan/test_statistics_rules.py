@@ -1,4 +1,4 @@
-"""Statistics, rule by rule: what each may be used for, and what it may not (edge cases G8 to G11)."""
+"""Statistics, rule by rule: what each may be used for, and what it may not."""
 
 from __future__ import annotations
 

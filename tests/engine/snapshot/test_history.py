@@ -1,4 +1,4 @@
-"""Versions and times: edge cases A21 to A28 and L3, with the values of the catalogue."""
+"""Versions and times: file times, in-commit timestamps, and time travel between them."""
 
 from __future__ import annotations
 

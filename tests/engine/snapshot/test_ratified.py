@@ -1,4 +1,4 @@
-"""Reading managed tables: the example of managed-commits.md, and the races of edge case L14."""
+"""Reading managed tables: the example of the RFC managed-commits, and races with backfills."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIGURATION = {
     "delta.enableInCommitTimestamps": "true",
 }
 
-# The files and the owner's map of managed-commits.md, "Reading managed-commit tables".
+# The files and the owner's map of RFC managed-commits, "Reading managed-commit tables".
 PROPOSED = [
     "00000000000000000006.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json",
     "00000000000000000007.016ae953-37a9-438e-8683-9a9a4a79a395.json",
@@ -352,7 +352,7 @@ HALF_STATES = {
 
 @pytest.mark.parametrize("state", HALF_STATES)
 def test_a_half_state_is_read_with_a_warning_and_not_written(tmp_path: Path, state: str) -> None:
-    """managed-commits.md, "Reader Requirements": a writer feature puts no restrictions on readers."""
+    """RFC managed-commits, "Reader Requirements": a writer feature puts no restrictions on readers."""
     table, named = HALF_STATES[state]
     write_log(tmp_path, *range(3), table=table)
     opened_ = opened(tmp_path, ScriptedOwner((), -1))

@@ -1,4 +1,4 @@
-"""What snapshots say of row tracking (edge cases G15, L17)."""
+"""What snapshots say of row tracking."""
 
 from __future__ import annotations
 

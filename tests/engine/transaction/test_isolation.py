@@ -50,7 +50,7 @@ def level_of(level: str | None = None, **actions: Any) -> str:
     ],
 )
 def test_a_commit_runs_at_the_level_of_the_table(level: str | None, actions: dict) -> None:
-    # Without the property it is Serializable (edge case E7).
+    # Without the property it is Serializable.
     assert level_of(level, **actions) == (level or "Serializable")
 
 

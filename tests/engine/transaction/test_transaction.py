@@ -428,7 +428,7 @@ def test_the_marks_of_identity_columns_move_with_the_commit(tmp_path: Path) -> N
     other.add_file(file("g"))
     other.use_identity_values("id", 9)
     txn.commit()
-    # PROTOCOL.md, "Identity Columns": start + k * step; edge case L18.
+    # PROTOCOL.md, "Identity Columns": start + k * step.
     column = table.snapshot().schema.field("id")
     assert column is not None
     assert column.metadata["delta.identity.highWaterMark"] == 9

@@ -101,8 +101,8 @@ def stats_form(*, texts: bool, parsed: Iterable[pa.Field]) -> str:
 
     Args:
         texts: whether there is a column ``stats``.
-        parsed: the typed columns. Their types follow the table's schema, which changes (edge case
-            C6), so every detail of a type counts.
+        parsed: the typed columns. Their types follow the table's schema, which changes, so every
+            detail of a type counts.
     """
     types = sorted(f"{field.name}: {field.type}" for field in parsed)
     # A short name for a long text, not a security measure.

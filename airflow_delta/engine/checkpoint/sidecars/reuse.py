@@ -2,7 +2,7 @@
 
 A row of a sidecar is gone if a commit after the checkpoint mentions its file; a remove is also gone once it
 has expired. A sidecar holds if none of its rows is gone, and if it stores statistics in the columns that
-the table requires now (edge case C6). To find out, as little as possible is read:
+the table requires now. To find out, as little as possible is read:
 
 1. **nothing**, if the tags (`sidecars.tags`) are enough: their path ranges exclude all keys of the commits,
    and no remove has expired; or everything has expired;

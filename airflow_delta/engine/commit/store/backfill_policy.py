@@ -10,7 +10,7 @@
 `check_conf` refuses an invalid policy when a table is handed over. `BackfillPolicy.of` reads the policy for
 commits. To read a table, to backfill it or to give it back needs no valid policy.
 
-Spec: managed-commits.md, "Commit Backfills"; ``"direct"`` is choice 2 of "Commit Protocol".
+Spec: RFC managed-commits, "Commit Backfills"; ``"direct"`` is choice 2 of "Commit Protocol".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ From step 3 on the commit is made, and failures are only warnings. There is no l
 may die between any two steps, and the next one repairs what it has left.
 docs/explanation/managed-commits.md has the reasons and a table of failures.
 
-Spec: managed-commits.md, "Commit Protocol", choice 1; choice 2 with the policy ``"direct"``.
+Spec: RFC managed-commits, "Commit Protocol", choice 1; choice 2 with the policy ``"direct"``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ table reads it first (`activate_if_handed_over`, `activate_if_owned`; `foresee_o
 
 docs/explanation/managed-commits.md says what the log can look like, and what that means.
 
-Spec: managed-commits.md, "Converting an existing filesystem based table to managed-commit table".
+Spec: RFC managed-commits, "Converting an existing filesystem based table to managed-commit table".
 """
 
 from __future__ import annotations

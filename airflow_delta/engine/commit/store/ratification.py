@@ -9,7 +9,7 @@
 With the policy ``"direct"`` it writes the commit into the log instead of steps 2 and 3. If the commit store
 doesn't answer, it finds out by the ``txnId`` of the version's commit which client made the version.
 
-Spec: managed-commits.md, "Commit Protocol".
+Spec: RFC managed-commits, "Commit Protocol".
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def check_no_shrinking(
     """Check that a new protocol keeps all features of the old one ("Supported Features").
 
     A table that is taken back from its commit owner may lose ``managedCommit``, and in the same commit
-    ``inCommitTimestamp`` (managed-commits.md, "Converting a managed-commit table to filesystem table").
+    ``inCommitTimestamp`` (RFC managed-commits, "Converting a managed-commit table to filesystem table").
 
     Args:
         old: the protocol before.

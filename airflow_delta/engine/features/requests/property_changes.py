@@ -6,7 +6,7 @@ column. The commit then checks the requirements on existing files (``negotiation
 the enablement properties of in-commit timestamps.
 
 PROTOCOL.md, "Change Metadata", "Table Features for New and Existing Tables" and the sections of the
-features; edge case E18.
+features.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A feature is requested by ``delta.feature.<name>`` = ``supported``, in any case, or by a version that
 implies it.
 
-PROTOCOL.md, "Table Features for New and Existing Tables"; edge case E18.
+PROTOCOL.md, "Table Features for New and Existing Tables".
 """
 
 from __future__ import annotations

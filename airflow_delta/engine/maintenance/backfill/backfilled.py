@@ -1,6 +1,6 @@
 """Open the backfilled part of a managed table, for checkpoints and log compactions.
 
-managed-commits.md, "Maintenance operations on managed-commit tables": a checkpoint of version ``v``, or a
+RFC managed-commits, "Maintenance operations on managed-commit tables": a checkpoint of version ``v``, or a
 compaction up to it, requires ``_delta_log/<v>.json``. Otherwise readers that know only the directory would
 find files of a version that doesn't exist, and take the table for damaged.
 

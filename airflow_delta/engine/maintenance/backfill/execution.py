@@ -1,6 +1,6 @@
 """Backfill a managed table by a plan, and report how far it is backfilled.
 
-managed-commits.md, "Commit Backfills". The commit owner backfills; this module plans it and checks the
+RFC managed-commits, "Commit Backfills". The commit owner backfills; this module plans it and checks the
 result. The log decides what is backfilled, since an owner may have copied commits without recording it.
 So the log is opened first, which names the owner; then the owner is queried; then the log is read again,
 for what was backfilled in the meantime.

@@ -1,6 +1,6 @@
 """Check the content of commits: whether it can be read, is consistent, and has ascending times.
 
-Spec: PROTOCOL.md, "Actions", "Action Reconciliation"; in-commit-timestamps.md. All existing commits are
+Spec: PROTOCOL.md, "Actions", "Action Reconciliation"; RFC in-commit-timestamps. All existing commits are
 read, also those that only time travel and history need: some hundreds at a time, and one by one only if
 some can't be read.
 """

@@ -1,6 +1,6 @@
 """Check a managed table: whether its commit owner answers, agrees with the log, and backfills.
 
-Spec: managed-commits.md. It also finds conversions that were interrupted, and commits proposed to an owner
+Spec: RFC managed-commits. It also finds conversions that were interrupted, and commits proposed to an owner
 that the table doesn't have any more.
 """
 

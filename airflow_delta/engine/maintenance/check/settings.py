@@ -1,6 +1,6 @@
 """Check the table's protocol, schema and properties, and whether they fit together.
 
-Spec: PROTOCOL.md, "Table Features"; checkpoint-protection.md. The row of a feature in
+Spec: PROTOCOL.md, "Table Features"; RFC checkpoint-protection. The row of a feature in
 ``features/registry.py`` says what it needs.
 """
 

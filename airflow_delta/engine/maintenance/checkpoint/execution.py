@@ -1,7 +1,7 @@
 """Execute the plan of a checkpoint: write it, then the hint to it.
 
-PROTOCOL.md, "Checkpoints" and "Last Checkpoint File"; checkpoint-protection.md, rule b. ``plan.py`` decides
-everything before.
+PROTOCOL.md, "Checkpoints" and "Last Checkpoint File"; RFC checkpoint-protection, rule b. ``plan.py``
+decides everything before.
 
 1. The checkpoint is streamed to files that nobody sees, until it is complete and its counts are as expected
    (`read_expected_files`).

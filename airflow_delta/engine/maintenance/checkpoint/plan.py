@@ -1,6 +1,6 @@
 """Plan a checkpoint: whether one is written, of which kind, under which name, and from which base.
 
-PROTOCOL.md, "Checkpoints"; checkpoint-protection.md, rule b. `plan_checkpoint` decides
+PROTOCOL.md, "Checkpoints"; RFC checkpoint-protection, rule b. `plan_checkpoint` decides
 
 * the kind: ``delta.checkpointPolicy``, or the caller's choice. V2 needs the feature ``v2Checkpoint``.
   Multi-part checkpoints are never written;

@@ -1,10 +1,10 @@
 """Make barriers: empty commits with checkpoints that hide older versions from readers without a feature.
 
-checkpoint-protection.md: readers of a version after the drop start from a checkpoint that is newer than the
-last trace of the feature, so they never replay a commit that they don't understand. The checkpoint of the
-version that drops the feature is enough for that. Three more are made before it, as in Delta Spark and
-under the same name: if a reader misses that one, it still finds one after the last trace. Each checkpoint
-is read to its end before anything relies on it.
+RFC checkpoint-protection: readers of a version after the drop start from a checkpoint that is newer than
+the last version that uses the feature, so they never replay a commit that they don't understand. The
+checkpoint of the version that drops the feature is enough for that. Three more are made before it, as in
+Delta Spark and under the same name: if a reader misses that one, it still finds one after the last version
+that uses the feature. Each checkpoint is read to its end before anything relies on it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Commit the removal of a feature from a table's protocol.
 
-PROTOCOL.md, "Supported Features", lets protocols only grow; checkpoint-protection.md describes the
+PROTOCOL.md, "Supported Features", lets protocols only grow; RFC checkpoint-protection describes the
 exception. The stage ``transaction/prepare/dropped_features.py`` checks again that nothing needs the
 feature, for the exact version that the commit follows. Writers that commit by the former protocol get a
 conflict with this commit.

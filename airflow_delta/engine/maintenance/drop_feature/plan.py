@@ -6,7 +6,7 @@ There are three ways:
   version has no traces of the feature, one commit takes it out of the protocol;
 * ``"hidden"``, for the others (`Drop.hides_history`): checkpoints after the last trace hide the versions
   with the feature, so readers of later versions never need their commits. The feature
-  ``checkpointProtection`` keeps these checkpoints (checkpoint-protection.md);
+  ``checkpointProtection`` keeps these checkpoints (RFC checkpoint-protection);
 * ``"truncated"``, for the same features: versions with traces must expire and be cleaned up before the
   feature is dropped, so it takes two runs (`truncation`). This is the only way for
   ``checkpointProtection``.

@@ -1,6 +1,6 @@
 """Plan and write a log compaction: one file with the reconciled actions of a range of commits.
 
-PROTOCOL.md, "Log Compaction Files"; managed-commits.md, "Log Compaction Files". Readers open
+PROTOCOL.md, "Log Compaction Files"; RFC managed-commits, "Log Compaction Files". Readers open
 ``<x>.<y>.compacted.json`` instead of the commits ``x`` to ``y``. ``content.py`` makes its lines.
 
 `plan_log_compaction` chooses the range, if none is given: the commits that readers of the newest version
@@ -235,7 +235,7 @@ def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogComp
 def _check_protocols(storage: Storage, start: int, passed: Sequence[NonFileAction]) -> None:
     """Check that the engine knows every protocol that was in force within the range.
 
-    checkpoint-protection.md: older commits may need features that the newest protocol no longer lists.
+    RFC checkpoint-protection: older commits may need features that the newest protocol no longer lists.
     """
     state: dict[str, Any] = {}
     if start:

@@ -1,6 +1,6 @@
 """Apply the feature ``checkpointProtection`` to a metadata cleanup.
 
-checkpoint-protection.md, "Writer Requirements". The boundary is the version in
+RFC checkpoint-protection, "Writer Requirements". The boundary is the version in
 ``delta.requireCheckpointProtectionBeforeVersion``:
 
 ====  ======================================================  ===========================================

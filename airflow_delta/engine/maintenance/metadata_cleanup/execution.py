@@ -5,7 +5,7 @@ deleted:
 
 1. commits, ascending, then their checksums and compactions: after a crash the remaining old versions may or
    may not be readable, but nothing newer depends on them;
-2. checkpoints, after the commits that they hide (checkpoint-protection.md, rule d);
+2. checkpoints, after the commits that they hide (RFC checkpoint-protection, rule d);
 3. un-backfilled commits, sidecars, and what else is left over.
 
 The next plan finds what a crash has left.

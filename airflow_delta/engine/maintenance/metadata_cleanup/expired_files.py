@@ -1,6 +1,6 @@
 """Find the files of a log that are deleted if the log begins at a later version.
 
-PROTOCOL.md and managed-commits.md, "Metadata Cleanup", step 3. ``start`` is the version of the checkpoint
+PROTOCOL.md and RFC managed-commits, "Metadata Cleanup", step 3. ``start`` is the version of the checkpoint
 that the log begins with afterwards:
 
 =============================================  =======================================================
@@ -168,7 +168,7 @@ class OldLog:
         """Group the files to delete if the log begins at a version, in the order of deletion.
 
         Commits come first. So, as long as a commit exists that readers with fewer features must not see,
-        the checkpoint that hides it exists too (checkpoint-protection.md, rule d).
+        the checkpoint that hides it exists too (RFC checkpoint-protection, rule d).
 
         Args:
             start: the version.
@@ -220,7 +220,7 @@ class ProposedCommits:
     def group(self, start: int) -> FileGroup:
         """Group the commits to delete if the log begins at a version.
 
-        managed-commits.md, "Metadata Cleanup". If such a commit became a version, it was backfilled before
+        RFC managed-commits, "Metadata Cleanup". If such a commit became a version, it was backfilled before
         the checkpoint was written. If not, it never will, because its version is taken. The table need not
         be managed any more.
         """

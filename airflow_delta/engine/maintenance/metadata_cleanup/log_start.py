@@ -7,7 +7,7 @@ the cut-off commit. `find_log_start` takes an older one
 * if commits after the cut-off would change their times (`would_keep_times`);
 * if ``checkpointProtection`` forbids it (``checkpoint_protection.py``).
 
-Without such a checkpoint all commits are needed (managed-commits.md, "Metadata Cleanup").
+Without such a checkpoint all commits are needed (RFC managed-commits, "Metadata Cleanup").
 """
 
 from __future__ import annotations

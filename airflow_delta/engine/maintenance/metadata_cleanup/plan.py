@@ -1,7 +1,7 @@
 """Plan a metadata cleanup: which files of a log are deleted, and why others stay.
 
-The steps of PROTOCOL.md, "Metadata Cleanup", with the changes of managed-commits.md and
-checkpoint-protection.md, each in a module of its own:
+The steps of PROTOCOL.md, "Metadata Cleanup", with the changes of the RFCs managed-commits and
+checkpoint-protection, each in a module of its own:
 
 1. how far back the log is kept: ``cutoff.py``;
 2. the checkpoint that the log begins with afterwards: ``log_start.py``;

@@ -1,6 +1,6 @@
 """Read the protocols of a range of versions, which a cleanup must know before it deletes them.
 
-An older version may need a feature that was dropped since (checkpoint-protection.md). The protocol of the
+An older version may need a feature that was dropped since (RFC checkpoint-protection). The protocol of the
 first version comes from its checkpoint, or from version 0. That of each later one comes from its commit,
 where a ``protocol`` action replaces the one before.
 

@@ -5,7 +5,7 @@ after the commit, to the actions; it may complete them or refuse them. There is 
 `stages` has their order. All of them run again for each attempt. Nothing is written before the last one has
 passed.
 
-PROTOCOL.md, "Requirements for Writers" and the sections of the features; edge cases B14, E11 to E15.
+PROTOCOL.md, "Requirements for Writers" and the sections of the features.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A commit may add a hundred thousand files. So the lines of ``add`` and ``remove`
 field, from the field tables of `JsonRecord`. This takes half the time of making dictionaries and encoding
 them.
 
-PROTOCOL.md, "Delta Log Entries"; edge case E11.
+PROTOCOL.md, "Delta Log Entries".
 """
 
 from __future__ import annotations

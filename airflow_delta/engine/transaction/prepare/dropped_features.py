@@ -6,7 +6,7 @@ again, on the version that the attempt follows, because concurrent commits may h
 If older versions with the feature must be hidden, the commit sets its own version as the one below which
 checkpoints are protected. Each attempt sets it anew. It never decreases.
 
-checkpoint-protection.md; edge cases E6, H3 and H4.
+RFC checkpoint-protection.
 """
 
 from __future__ import annotations

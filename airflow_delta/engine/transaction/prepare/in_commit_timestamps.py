@@ -1,9 +1,9 @@
 """Record in the table properties where in-commit timestamps begin.
 
 The commit that turns them on sets two properties, to its own version and timestamp. So each attempt sets
-them anew (edge case E13).
+them anew.
 
-in-commit-timestamps.md.
+RFC in-commit-timestamps.
 """
 
 from __future__ import annotations

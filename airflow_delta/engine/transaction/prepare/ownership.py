@@ -3,7 +3,7 @@
 ``features/managed_commits.py`` has the rules. They are also checked for commits that don't change the
 commit owner, so that nothing is committed to a table that another writer has left in an invalid state.
 
-managed-commits.md, "Managed Commit Enablement" and "Writer Requirements for Managed Commits".
+RFC managed-commits, "Managed Commit Enablement" and "Writer Requirements for Managed Commits".
 """
 
 from __future__ import annotations

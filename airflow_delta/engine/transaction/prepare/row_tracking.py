@@ -17,7 +17,7 @@ all others                                     new ones: ids above the high wate
 The high water mark is in a metadata domain, which the commit sets if it changes. Each attempt computes it
 anew, so it never conflicts with those of other writers.
 
-PROTOCOL.md, "Writer Requirements for Row Tracking"; edge cases E14, L17.
+PROTOCOL.md, "Writer Requirements for Row Tracking".
 """
 
 from __future__ import annotations

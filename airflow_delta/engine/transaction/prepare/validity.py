@@ -3,7 +3,7 @@
 `Actions` can't have more than one ``protocol`` and one ``metaData``, so this needs no check.
 
 PROTOCOL.md, "Delta Log Entries" of "Requirements for Writers", "Add File and Remove File", "Protocol
-Evolution" and "Column Mapping"; checkpoint-protection.md; edge case B14.
+Evolution" and "Column Mapping"; RFC checkpoint-protection.
 """
 
 from __future__ import annotations

@@ -362,7 +362,7 @@ def test_compactions_that_disagree(actions: list[Action], message: str) -> None:
 
 
 def test_compactions_that_bring_back_what_was_deleted() -> None:
-    # As engines write them that leave out what has expired (edge case A17).
+    # As engines write them that leave out what has expired.
     report = checked(logged(compacted(2, 3, [HISTORY[2][1], *HISTORY[3]])), depth="log")
     assert codes(report) == {"compaction-forgets": "error"}
     undone = {"domainMetadata": {"domain": "d", "configuration": "", "removed": True}}

@@ -63,7 +63,7 @@ def test_the_example_of_the_specification() -> None:
 
 
 def test_every_removal_is_kept_however_old() -> None:
-    """What another engine lost (edge cases A17, L5): the add lies before the range."""
+    """Other engines lose such removes: their add is before the range."""
     removals = [
         remove("f", deletionTimestamp=LONG_AGO),
         {"remove": {"path": "undated", "dataChange": True}},

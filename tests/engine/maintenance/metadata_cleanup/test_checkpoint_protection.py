@@ -1,6 +1,6 @@
-"""The rules of checkpoint-protection.md, a to d, and the protocols of older versions that they are about.
+"""The rules of the RFC checkpoint-protection, a to d, and the protocols of older versions.
 
-The log is that of edge case L13: the boundary is 20, and there are checkpoints of 5, 12 and 20.
+The boundary is 20, and there are checkpoints of 5, 12 and 20.
 """
 
 from __future__ import annotations

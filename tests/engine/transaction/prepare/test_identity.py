@@ -1,4 +1,4 @@
-"""High water marks of identity columns: edge cases E15, L18."""
+"""High water marks of identity columns."""
 
 from __future__ import annotations
 

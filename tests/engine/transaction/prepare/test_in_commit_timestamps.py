@@ -1,4 +1,4 @@
-"""Where in-commit timestamps begin: in-commit-timestamps.md; edge cases E13, L3."""
+"""Where in-commit timestamps begin: RFC in-commit-timestamps."""
 
 from __future__ import annotations
 

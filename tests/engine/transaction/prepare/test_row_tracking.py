@@ -1,4 +1,4 @@
-"""Row ids: PROTOCOL.md, "Writer Requirements for Row Tracking"; edge cases E14, L17."""
+"""Row ids: PROTOCOL.md, "Writer Requirements for Row Tracking"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What any commit must be like: edge case B14."""
+"""The rules that any commit must meet, whatever the features of its table."""
 
 from __future__ import annotations
 
