@@ -164,4 +164,4 @@ def test_results_of_tasks_are_handed_on_by_output() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 130

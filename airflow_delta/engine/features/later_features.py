@@ -44,7 +44,7 @@ _READABLE = (
         spec="",
         note="a vacuum checks the table's protocol before it deletes anything",
         concurrent=True,
-        drop=Drop("nothing must be done first", hides_history=True),
+        drop=Drop("no preparation", hides_history=True),
     ),
     Feature(
         name="icebergCompatV3",
@@ -64,7 +64,7 @@ _READABLE = (
         note="a writer of files must declare that partition values are materialised in them",
         append=Support.IF_ENFORCED,
         drop=Drop(
-            "nothing must be done first",
+            "no preparation",
             removed_properties=frozenset(
                 {
                     "delta.enableMaterializePartitionColumnsFeature",
