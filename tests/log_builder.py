@@ -81,3 +81,10 @@ def write_table(root: Path, *commits: Iterable[Mapping[str, Any]], **options: An
         first = [PROTOCOL, metadata(**options)] if version == 0 else []
         write_commit(root, version, *first, *actions, modified_ms=1_000_000 + version * 1000)
     return root
+
+
+def touch_files(root: Path, *names: str) -> None:
+    """Make empty files below a directory, with their parents."""
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()

@@ -13,7 +13,9 @@ Threads that an actor starts aren't stepped: while it waits for them they have i
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction import commit_loop
 from tests.faulty_storage import Fault, FaultyStorage
@@ -128,6 +131,18 @@ def stepped_engine(clock: Callable[[], int]) -> Iterator[Callable[[Turns], None]
             patch.setattr(commit_loop, "pause", lambda attempt: turns.step(f"pause {attempt}"))
 
         yield use
+
+
+def ticking_clock() -> Callable[[], int]:
+    """A clock that goes on with each look at it, so that a race is the same each time."""
+    ticking = itertools.count(now_ms())
+    return lambda: next(ticking)
+
+
+def skewed_clock() -> Callable[[], int]:
+    """The clock of writers whose clocks differ by minutes, and go back."""
+    skew = random.Random(0)
+    return lambda: now_ms() + skew.randrange(-300_000, 300_000)
 
 
 @contextmanager

@@ -37,8 +37,8 @@ from airflow_delta.copies.deletion_list import (
 )
 from airflow_delta.copies.formats import DELTA, FORMATS, is_part, is_sum
 from airflow_delta.copies.marker import MARKER, read_marker
-from airflow_delta.copies.request import now_ms
 from airflow_delta.copies.source import is_marked_as_copy
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import (
     CorruptLogError,
     ObjectNotFoundError,

@@ -16,13 +16,13 @@ No PySpark here: the operator makes these checks before it starts Spark, which t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_delta.copies.formats import DELTA
 from airflow_delta.copies.marker import MARKER, CopyMarker, read_marker, write_marker
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError, VersionNotFoundError
 
 if TYPE_CHECKING:
@@ -106,11 +106,6 @@ class CopyResult:
     num_files: int
     committed_version: int | None = None
     expires_at_ms: int | None = None
-
-
-def now_ms() -> int:
-    """The current time, in epoch ms."""
-    return time.time_ns() // 1_000_000
 
 
 def load_earlier_copy(

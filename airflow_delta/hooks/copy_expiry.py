@@ -72,8 +72,8 @@ class ExpiredCopies:
         """
         from airflow_delta.copies.deletion_list import DELETING
         from airflow_delta.copies.marker import MARKER
-        from airflow_delta.copies.request import now_ms
         from airflow_delta.copies.source import CopySource
+        from airflow_delta.engine.clock import now_ms
         from airflow_delta.engine.errors import DeltaError
 
         source = self._hook.table(self._table_uri)

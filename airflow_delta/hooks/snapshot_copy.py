@@ -84,8 +84,8 @@ class SnapshotCopy:
             check_delta_target,
             load_earlier_copy,
             mark_delta_copy,
-            now_ms,
         )
+        from airflow_delta.engine.clock import now_ms
 
         request, hook = self._request, self._hook
         target = hook.table(request.target_uri)

@@ -29,6 +29,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features import statistics_columns
 from airflow_delta.engine.model.schema import DataType, StructType
 
 if TYPE_CHECKING:
@@ -132,19 +133,8 @@ class TableProfile:
 
 def leaf_columns(schema: StructType) -> tuple[LeafColumn, ...]:
     """All leaf columns of a schema, in its order."""
-    found: list[LeafColumn] = []
-
-    def visit(struct: StructType, above: tuple[str, ...]) -> None:
-        """Add the leaf columns below a struct."""
-        for field in struct:
-            path = (*above, field.name)
-            if isinstance(field.data_type, StructType):
-                visit(field.data_type, path)
-            else:
-                found.append(LeafColumn(_name(path), path, field.data_type))
-
-    visit(schema, ())
-    return tuple(found)
+    leaves = statistics_columns.leaf_columns(schema)
+    return tuple(LeafColumn(_name(path), path, kind) for path, kind in leaves.items())
 
 
 def checked_leaves(

@@ -18,8 +18,8 @@ from deltalake import write_deltalake
 
 from airflow_delta.copies.deletion_list import DELETING, LEASE_MS, DeletionList
 from airflow_delta.copies.marker import MARKER, CopyMarker
-from airflow_delta.copies.request import now_ms
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.copy_expiry import ExpiredCopies
 from airflow_delta.hooks.delta import DeltaHook

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,12 +12,7 @@ from deltalake import DeltaTable as PeerTable
 from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.sql.owner import URL_VARIABLE
-
-
-def report(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
-    assert main([*map(str, words), "--json"]) == 0
-    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return facts
+from tests.cli.reports import report
 
 
 def log(table: Path) -> set[str]:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
-
-
-def report(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
-    assert main([*map(str, words), "--json"]) == 0
-    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return facts
+from tests.cli.reports import report
 
 
 def commits(table: Path) -> list[int]:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
+from tests.cli.reports import report
 from tests.row_tables import bag, random_table
-
-
-def report(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
-    assert main([*map(str, words), "--json"]) == 0
-    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return facts
 
 
 def test_a_table_is_optimized(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,9 +24,10 @@ from airflow_delta.copies.deletion_list import (
 )
 from airflow_delta.copies.lease import CopyBeingDeletedError, CopyWatch
 from airflow_delta.copies.marker import MARKER, read_marker, write_marker
-from airflow_delta.copies.request import CopyRequest, mark_delta_copy, now_ms
+from airflow_delta.copies.request import CopyRequest, mark_delta_copy
 from airflow_delta.copies.source import CopySource, copy_app_id
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import DeltaError, StorageError
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.conftest import write_sales

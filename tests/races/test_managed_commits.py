@@ -6,8 +6,6 @@ Edge cases L14e and L14f. Observers see all versions after every step, and none 
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -30,7 +28,7 @@ from tests.races.stepped_world import (
     file,
     plain_files,
 )
-from tests.stepping import Turns, stepped_engine
+from tests.stepping import Turns, stepped_engine, ticking_clock
 
 POLICIES = ["1", "2", "on-request", "direct"]
 Use = Callable[[Turns], None]
@@ -38,9 +36,7 @@ Use = Callable[[Turns], None]
 
 @pytest.fixture
 def use() -> Iterator[Use]:
-    # Time goes on with each look at it, so that a race is the same each time.
-    ticking = itertools.count(time.time_ns() // 1_000_000)
-    with stepped_engine(lambda: next(ticking)) as use:
+    with stepped_engine(ticking_clock()) as use:
         yield use
 
 

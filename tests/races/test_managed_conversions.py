@@ -6,8 +6,6 @@ after every step, and none disappears: see `stepped_world`.
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -40,7 +38,7 @@ from tests.races.stepped_world import (
     each_schedule,
     plain_files,
 )
-from tests.stepping import Turns, stepped_engine
+from tests.stepping import Turns, stepped_engine, ticking_clock
 
 POLICIES = ["1", "on-request", "direct"]
 OTHER = "other owner"
@@ -50,9 +48,7 @@ Use = Callable[[Turns], None]
 
 @pytest.fixture
 def use() -> Iterator[Use]:
-    # Time goes on with each look at it, so that a race is the same each time.
-    ticking = itertools.count(time.time_ns() // 1_000_000)
-    with stepped_engine(lambda: next(ticking)) as use:
+    with stepped_engine(ticking_clock()) as use:
         yield use
 
 

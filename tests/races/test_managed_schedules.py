@@ -7,7 +7,6 @@ failure names the seed, which reproduces it.
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from tests.races.random_conversions import Converter, Reader
 from tests.races.random_writers import Table, Work, Writer
 from tests.races.serial_model import problems
 from tests.races.stepped_world import OWNER, Steps, World, backfill
-from tests.stepping import Turns, stepped_engine
+from tests.stepping import Turns, skewed_clock, stepped_engine
 from tests.table_builder import state_of
 
 SEEDS = 150
@@ -36,13 +35,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def use() -> Iterator[Use]:
-    # The writers' clocks differ by minutes, and go back.
-    clock = random.Random(0)
-
-    def now_ms() -> int:
-        return time.time_ns() // 1_000_000 + clock.randrange(-300_000, 300_000)
-
-    with stepped_engine(now_ms) as use:
+    with stepped_engine(skewed_clock()) as use:
         yield use
 
 

@@ -24,6 +24,7 @@ import pytest
 from pyroaring import BitMap64
 
 from airflow_delta.engine import LONG, STRING, AddFile, DeltaTable, StructField, StructType
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
 from airflow_delta.engine.deletion_vectors.write import write_deletion_vectors
 from airflow_delta.engine.errors import CommitConflictError
@@ -156,7 +157,7 @@ Use = Callable[[Turns], None]
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
-    with stepped_engine(lambda: __import__("time").time_ns() // 1_000_000) as use_engine:
+    with stepped_engine(now_ms) as use_engine:
 
         def use(turns: Turns) -> None:
             use_engine(turns)

@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,7 +21,7 @@ from tests.faulty_storage import Fault, How
 from tests.races.random_writers import Table, Work, Writer
 from tests.races.replayed_log import Log
 from tests.races.serial_model import problems
-from tests.stepping import SteppedStorage, Turns, stepped_engine
+from tests.stepping import SteppedStorage, Turns, skewed_clock, stepped_engine
 from tests.table_builder import MemoryTable, state_of
 
 # The seeds of a test. Each of them is large enough that everything happens in it.
@@ -32,13 +31,7 @@ Use = Callable[[Turns], None]
 
 @pytest.fixture
 def use() -> Iterator[Use]:
-    # The writers' clocks differ by minutes, and go back.
-    clock = random.Random(0)
-
-    def now_ms() -> int:
-        return time.time_ns() // 1_000_000 + clock.randrange(-300_000, 300_000)
-
-    with stepped_engine(now_ms) as use:
+    with stepped_engine(skewed_clock()) as use:
         yield use
 
 

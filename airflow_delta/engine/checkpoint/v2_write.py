@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +35,7 @@ from airflow_delta.engine.checkpoint.write import (
     Written,
     non_file_actions,
 )
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
 from airflow_delta.engine.storage.base import Storage
@@ -206,7 +206,7 @@ def _in_hint(path: str, size: int) -> dict[str, Any]:
     return {
         "path": path.rpartition("/")[2],
         "sizeInBytes": size,
-        "modificationTime": time.time_ns() // 1_000_000,
+        "modificationTime": now_ms(),
     }
 
 

@@ -14,13 +14,13 @@ Spec: RFC managed-commits, "Commit Files" and "Commit Backfills".
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from zlib import crc32
 
+from airflow_delta.engine import clock
 from airflow_delta.engine.errors import (
     CorruptLogError,
     InvalidArgumentError,
@@ -36,7 +36,7 @@ from airflow_delta.engine.log.files import (
     unbackfilled_commit_path,
 )
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.base import Storage, exists
 
 __all__ = [
     "backfill_commits",
@@ -82,7 +82,7 @@ def write_unbackfilled(storage: Storage, version: int, data: bytes) -> Unbackfil
             # It may be our own file, if the store's client has repeated the request.
             failure = error
         else:
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = clock.now_ms()
             return UnbackfilledCommit(version, name, path, len(data), now_ms, crc32(data))
     assert failure is not None
     raise failure
@@ -153,7 +153,7 @@ def is_backfilled(storage: Storage, version: int) -> bool:
     Raises:
         StorageError: the store failed.
     """
-    return _exists(storage, commit_path(version))
+    return exists(storage, commit_path(version))
 
 
 def is_intact(storage: Storage, commit: UnbackfilledCommit) -> bool:
@@ -241,7 +241,7 @@ def _create(storage: Storage, path: str, data: bytes) -> None:
         return
     # Without put-if-absent, two clients may both see no file and both write. They write the same bytes. But
     # a writer that bypasses the owner can be overwritten here, as in any other table on such a store.
-    if _exists(storage, path):
+    if exists(storage, path):
         raise ObjectExistsError(
             f"create {path!r}: there is such an object already", table=storage.root, path=path
         )
@@ -278,7 +278,7 @@ def _check_same(storage: Storage, commit: UnbackfilledCommit, ratified: bytes, c
 def _check_gone(storage: Storage, commit: UnbackfilledCommit) -> None:
     """Make sure that a missing ratified file is in the log: other clients backfill and clean up, too."""
     path = commit_path(commit.version)
-    if not _exists(storage, path) and find_newest_version(storage, commit.version) is None:
+    if not exists(storage, path) and find_newest_version(storage, commit.version) is None:
         raise CorruptLogError(
             f"{commit.path}, which the owner of the table has ratified as version {commit.version}, is "
             f"gone, and {path} doesn't exist: put one of them back from a backup",
@@ -293,11 +293,3 @@ def _read_or_none(storage: Storage, path: str) -> bytes | None:
         return storage.read(path)
     except ObjectNotFoundError:
         return None
-
-
-def _exists(storage: Storage, path: str) -> bool:
-    try:
-        storage.head(path)
-    except ObjectNotFoundError:
-        return False
-    return True

@@ -28,7 +28,6 @@ from airflow_delta.engine.features.negotiation.protocol_lists import (
     check_versions,
     check_writer_lists,
     features_for_readers,
-    legacy_features,
     misplaced_reader_features,
     supported_features,
 )
@@ -47,7 +46,6 @@ __all__ = [
     "check_readable",
     "check_writable",
     "describe_features",
-    "legacy_features",
     "supported_features",
 ]
 

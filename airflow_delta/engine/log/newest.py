@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine.errors import ObjectNotFoundError, TableNotFoundError
+from airflow_delta.engine.errors import TableNotFoundError
 from airflow_delta.engine.log.files import LOG_DIRECTORY, commit_path
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.segment import check_version
+from airflow_delta.engine.storage.base import exists
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
@@ -51,21 +52,13 @@ def find_latest_version(
     check_version(known, table=storage.root)
     latest = known
     while latest - known < _PROBES:
-        if not _exists(storage, latest + 1):
-            if latest == known and confirm and not _exists(storage, known):
+        if not exists(storage, commit_path(latest + 1)):
+            if latest == known and confirm and not exists(storage, commit_path(known)):
                 return _listed_latest(storage)
             return latest
         latest += 1
     listed = list_log(storage, start=latest).latest
     return latest if listed is None else max(latest, listed)
-
-
-def _exists(storage: Storage, version: int) -> bool:
-    try:
-        storage.head(commit_path(version))
-    except ObjectNotFoundError:
-        return False
-    return True
 
 
 def _listed_latest(storage: Storage) -> int:

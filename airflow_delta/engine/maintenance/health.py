@@ -7,7 +7,6 @@ the reason. `check` looks for damage; this looks for neglect.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine import clock
 from airflow_delta.engine.errors import TableStateError, UnsupportedFeatureError
 from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
@@ -144,7 +144,7 @@ def read_health(newest: Snapshot, *, now_ms: int | None = None) -> TableHealth:
         CorruptLogError: the live or the removed files can't be read.
         StorageError: the store failed.
     """
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = clock.now_ms() if now_ms is None else now_ms
     timestamp = _timestamp(newest)
     live = read_live_files(newest, None)
     settings = _settings(newest)

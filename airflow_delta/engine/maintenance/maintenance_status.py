@@ -7,11 +7,11 @@ closer.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from airflow_delta.engine import clock
 from airflow_delta.engine.errors import (
     ObjectNotFoundError,
     TableStateError,
@@ -152,7 +152,7 @@ def read_maintenance_status(newest: Snapshot, *, now_ms: int | None = None) -> M
     Raises:
         StorageError: the store failed.
     """
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = clock.now_ms() if now_ms is None else now_ms
     return MaintenanceStatus(
         newest.version,
         _read_checkpoint_status(newest),

@@ -13,7 +13,7 @@ Spec: thrift-compact-protocol.md of Apache Thrift.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from airflow_delta.engine.parquet.fallback import PyarrowFallback
 
@@ -34,16 +34,13 @@ __all__ = [
     "ThriftList",
     "ThriftMap",
     "ThriftStruct",
-    "ThriftValue",
     "decode",
     "encode",
     "read_varint",
 ]
 
 TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
-
-ThriftValue: TypeAlias = "bool | int | bytes | ThriftList | ThriftMap | ThriftStruct"
-"""A value in Python. ``DOUBLE``, ``BINARY`` and ``UUID`` are bytes that nobody has interpreted."""
+"""The types. Values of ``DOUBLE``, ``BINARY`` and ``UUID`` are bytes, which aren't interpreted."""
 
 _BITS = {I16: 16, I32: 32, I64: 64}
 _FIXED = {DOUBLE: 8, UUID: 16}

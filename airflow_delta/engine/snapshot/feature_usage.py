@@ -22,13 +22,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, FILE_KEY_COLUMNS
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
-from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.replay.file_filter import path_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["files_with", "path_keys", "paths_with_vectors"]
+__all__ = ["files_with", "paths_with_vectors"]
 
 _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
 _REPORTED = ("path", "size")
@@ -76,14 +75,3 @@ def paths_with_vectors(actions: pa.Table, *, table: str) -> pa.Array:
     """
     paths = actions.filter(pc.is_valid(actions["deletionVector"]))["path"]
     return path_keys(paths, table=table).combine_chunks()
-
-
-def path_keys(paths: pa.ChunkedArray, *, table: str) -> pa.ChunkedArray:
-    """The keys of files without deletion vectors: equal for all spellings of a path.
-
-    Args:
-        paths: as in the log.
-        table: the table's location.
-    """
-    vectors = pa.nulls(len(paths), DELETION_VECTOR_TYPE)
-    return file_keys(pa.table([paths, vectors], names=list(FILE_KEY_COLUMNS)), table=table)

@@ -23,7 +23,7 @@ from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.segment import LogSegment
 from airflow_delta.engine.snapshot.ratified import ratified_after
 from airflow_delta.engine.snapshot.segment_commits import parse_common_columns
-from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.base import Storage, exists
 
 if TYPE_CHECKING:
     from airflow_delta.engine.arrow.json.reader import ParsedCommits
@@ -71,7 +71,8 @@ def commits_after(
         # A commit in the log counts, even if the owner doesn't know yet that it is backfilled.
         logged = _logged_after(storage, known)
     else:
-        logged = () if owned is not None and _is_there(storage, known) else None
+        # The name of an un-backfilled commit identifies it.
+        logged = () if owned is not None and exists(storage, known.path) else None
     if owned is None or logged is None:
         return logged
     following = ratified_after(storage, logged[-1] if logged else known, owned)
@@ -127,15 +128,6 @@ def read_new_commits(storage: Storage, commits: tuple[LogCommit, ...], *, table:
         StorageError: the store failed.
     """
     return NewCommits(commits, parse_common_columns(storage, commits, table=table))
-
-
-def _is_there(storage: Storage, known: LogCommit) -> bool:
-    """Whether an un-backfilled commit still exists. Its name alone identifies it."""
-    try:
-        storage.head(known.path)
-    except ObjectNotFoundError:
-        return False
-    return True
 
 
 def _one_by_one(storage: Storage, start: int) -> Iterator[Commit]:

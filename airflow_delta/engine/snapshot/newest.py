@@ -12,11 +12,11 @@ The commit owner of a managed table decides which commits are new, and it is que
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.commit.owner import ManagedTable
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import ObjectNotFoundError
@@ -84,7 +84,7 @@ class NewestSnapshot:
         return kept.snapshot.duplicate()
 
     def _open(self) -> _Kept:
-        seen_ms = _now_ms()
+        seen_ms = now_ms()
         snapshot = open_newest(self._storage, owners=self._owners, for_writing=True, parsed=True)
         most_commits = 2 * len(snapshot.segment.commits) + _SOME_COMMITS
         known = snapshot.segment.last_commit
@@ -95,7 +95,7 @@ class NewestSnapshot:
         return _Kept(snapshot, most_commits, txn_id, seen_ms)
 
     def _advance_kept(self) -> _Kept | None:
-        kept, seen_ms = self._kept, _now_ms()
+        kept, seen_ms = self._kept, now_ms()
         if kept is None:
             return None
         owned = self._owner_of(kept.snapshot)
@@ -144,8 +144,3 @@ class NewestSnapshot:
 
 def _table_of(owned: OwnedTable | None) -> ManagedTable | None:
     return None if owned is None else owned.table
-
-
-def _now_ms() -> int:
-    """The clock for the age of commits, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000

@@ -12,9 +12,10 @@ files import the modules that use them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.protocol import (
     FeatureStatus,
@@ -163,7 +164,7 @@ class Snapshot:
         retention = self.properties.set_transaction_retention_ms
         if retention is None:
             return self._state.non_file_state.transactions
-        oldest = _now_ms() - retention
+        oldest = now_ms() - retention
         return {
             app: txn
             for app, txn in self._state.non_file_state.transactions.items()
@@ -355,7 +356,7 @@ class Snapshot:
         from airflow_delta.engine.replay.tombstones import unexpired
 
         removes = self._state.removes()
-        oldest = _now_ms() - self.properties.deleted_file_retention_ms
+        oldest = now_ms() - self.properties.deleted_file_retention_ms
         return removes if include_expired else unexpired(removes, oldest)
 
     def file_uris(self, predicate: PredicateLike | None = None) -> list[str]:
@@ -400,7 +401,3 @@ class Snapshot:
     @lazy_property
     def _sizes(self) -> pa.ChunkedArray:
         return self.files(columns=["size"])["size"]
-
-
-def _now_ms() -> int:
-    return int(datetime.now(timezone.utc).timestamp() * 1000)

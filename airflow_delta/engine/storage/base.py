@@ -28,9 +28,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.errors import InvalidArgumentError, ObjectNotFoundError
 
-__all__ = ["Capabilities", "FileInfo", "Level", "Storage", "check_path"]
+__all__ = ["Capabilities", "FileInfo", "Level", "Storage", "check_path", "exists"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +180,16 @@ def check_path(path: str) -> str:
             path=path,
         )
     return path
+
+
+def exists(storage: Storage, path: str) -> bool:
+    """Whether a storage has an object, by one request.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    try:
+        storage.head(path)
+    except ObjectNotFoundError:
+        return False
+    return True

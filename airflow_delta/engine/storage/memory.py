@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO, ClassVar
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
     ObjectExistsError,
@@ -43,10 +43,6 @@ _BUCKETS: dict[str, _Bucket] = {}
 _BUCKETS_LOCK = threading.Lock()
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class MemoryStorage:
     """A storage over the objects below one ``memory://`` location.
 
@@ -62,7 +58,7 @@ class MemoryStorage:
         put_if_absent=True, start_after=True, remote=False
     )
 
-    def __init__(self, root: str, *, clock: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, root: str, *, clock: Callable[[], int] = now_ms) -> None:
         if not root.startswith(_SCHEME):
             raise InvalidArgumentError(f"{root!r} isn't a location in memory: expected memory://…")
         self.root = root if root == _SCHEME else root.rstrip("/")

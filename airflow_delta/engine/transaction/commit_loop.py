@@ -17,6 +17,7 @@ import random
 import time
 from dataclasses import dataclass
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.commit.committers import choose_committer, finish_release
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import (
@@ -306,8 +307,3 @@ def pause(attempt: int) -> None:
 def monotonic_s() -> float:
     """The monotonic clock, in seconds."""
     return time.monotonic()
-
-
-def now_ms() -> int:
-    """The wall clock, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.errors import (
     CommitConflictError,
@@ -34,7 +33,7 @@ from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.row_tracking import DOMAIN as ROW_TRACKING_DOMAIN
 from airflow_delta.engine.model.actions import AddFile, RemoveFile
 from airflow_delta.engine.model.lazy import lazy_property
-from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.replay.file_filter import path_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.isolation import IsolationLevel, appends_matter
 from airflow_delta.engine.transaction.metadata_changes import can_adopt
@@ -69,17 +68,17 @@ class CurrentCommit:
     def read_keys(self) -> pa.ChunkedArray:
         """The files that were read."""
         chunks = [chunk for paths in self.reads.paths for chunk in paths.chunks]
-        return _path_keys(pa.chunked_array(chunks, pa.string()), self.base.table)
+        return path_keys(pa.chunked_array(chunks, pa.string()), table=self.base.table)
 
     @lazy_property
     def added_keys(self) -> pa.ChunkedArray:
         """The files that it adds."""
-        return _path_keys(_paths(self.actions.adds), self.base.table)
+        return path_keys(_paths(self.actions.adds), table=self.base.table)
 
     @lazy_property
     def removed_keys(self) -> pa.ChunkedArray:
         """The files that it removes."""
-        return _path_keys(_paths(self.actions.removes), self.base.table)
+        return path_keys(_paths(self.actions.removes), table=self.base.table)
 
 
 def check_conflicts(current: CurrentCommit, winner: WinningCommit) -> None:
@@ -226,8 +225,10 @@ def _added_added(current: CurrentCommit, winner: WinningCommit) -> str | None:
     if not len(both):
         return None
     # Hardly ever reached, so reading all live files does no harm.
-    live = _path_keys(current.base.files(columns=["path"])["path"], current.base.table)
-    new = both.filter(pc.invert(pc.is_in(_path_keys(both, current.base.table), value_set=live)))
+    live = path_keys(current.base.files(columns=["path"])["path"], table=current.base.table)
+    new = both.filter(
+        pc.invert(pc.is_in(path_keys(both, table=current.base.table), value_set=live))
+    )
     return f"added the file {new[0].as_py()!r}, which is added here too" if len(new) else None
 
 
@@ -246,18 +247,11 @@ def _shared(
     paths = theirs["path"]
     if not len(paths):
         return paths
-    return paths.filter(pc.is_in(_path_keys(paths, current.base.table), value_set=mine()))
+    return paths.filter(pc.is_in(path_keys(paths, table=current.base.table), value_set=mine()))
 
 
 def _paths(files: Sequence[AddFile | RemoveFile]) -> pa.ChunkedArray:
     return pa.chunked_array([array_of([file.path for file in files], pa.string())])
-
-
-def _path_keys(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
-    """Keys that are equal for all spellings of a path."""
-    vectors = pa.chunked_array([pa.nulls(len(paths), DELETION_VECTOR_TYPE)])
-    files = pa.Table.from_arrays([paths, vectors], names=["path", "deletionVector"])
-    return file_keys(files, table=table)
 
 
 RULES: tuple[

@@ -8,10 +8,10 @@ PROTOCOL.md, "Change Metadata" and "Partition Columns".
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import TableAlreadyExistsError, TableNotFoundError
 from airflow_delta.engine.features.column_changes.column_paths import ColumnName, column_path
@@ -140,7 +140,7 @@ def begin_creation(
         id=unique_text(),
         name=name,
         description=description,
-        created_time=time.time_ns() // 1_000_000,
+        created_time=now_ms(),
     )
     table_schema(metadata, table=storage.root)
     transaction = OptimisticTransaction(

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
@@ -37,7 +38,7 @@ from airflow_delta.engine.model.arguments import (
 from airflow_delta.engine.scan.predicates.reading import PredicateLike, as_expression
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.commit_loop import CommitLoop, CommitRequest, now_ms
+from airflow_delta.engine.transaction.commit_loop import CommitLoop, CommitRequest
 from airflow_delta.engine.transaction.file_rows import check_file_rows, remove_actions
 from airflow_delta.engine.transaction.intent import (
     CheckedRows,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +148,7 @@ class ReadMethods(TableAccess):
 
 def _has_come(timestamp: str | int, table_uri: str) -> bool:
     """Whether a time isn't in the future, with a tolerance for different clocks."""
+    from airflow_delta.engine.clock import now_ms
     from airflow_delta.engine.snapshot.timestamps import epoch_ms
 
-    return epoch_ms(timestamp, table=table_uri) <= time.time_ns() // 1_000_000 + _CLOCKS_DIFFER_MS
+    return epoch_ms(timestamp, table=table_uri) <= now_ms() + _CLOCKS_DIFFER_MS

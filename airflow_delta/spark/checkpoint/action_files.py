@@ -11,7 +11,6 @@ names.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -27,6 +26,7 @@ from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.checkpoint.action_rows import new_action_file
 from airflow_delta.engine.checkpoint.sidecars.layout import SidecarLayout, SidecarRows, clustered
 from airflow_delta.engine.checkpoint.sidecars.tags import facts_of_rows
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.log.files import sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.replay.reconcile import reconcile_commits
@@ -85,7 +85,7 @@ class SidecarTask:
         ActionFile(storage, FileInfo(path, size, 0), exact_size=True).load_footer()
         adds, removes = (rows, None) if piece.kind == "add" else (None, rows)
         facts = facts_of_rows(adds, removes, stats_form=self.layout.stats_form)
-        return Sidecar(name, size, time.time_ns() // 1_000_000, facts.to_tags())
+        return Sidecar(name, size, now_ms(), facts.to_tags())
 
 
 def reconciled(actions: FileActions, table: str) -> tuple[pa.Table, pa.Table]:

@@ -17,7 +17,6 @@ docs/how-to/maintain-a-table.md says what the machines need.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,6 +40,7 @@ from airflow_delta.engine.checkpoint.write import (
     Written,
     write_classic_checkpoint,
 )
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import (
     CorruptLogError,
     InvalidArgumentError,
@@ -149,7 +149,7 @@ class _Job:
         self._address = StorageAddress(storage.root, dict(options))
         retention = snapshot.properties.deleted_file_retention_ms
         # Computed once, so that all tasks and their retries agree on what has expired.
-        self._oldest_tombstone_ms = time.time_ns() // 1_000_000 - retention
+        self._oldest_tombstone_ms = now_ms() - retention
 
     def plan(self, policy: Kind | None, *, if_needed: bool) -> CheckpointPlan:
         """Plan the checkpoint; Spark checks an existing one of the version by reading it completely."""

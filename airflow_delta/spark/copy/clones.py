@@ -26,11 +26,11 @@ from airflow_delta.copies.request import (
     check_location,
     load_earlier_copy,
     mark_delta_copy,
-    now_ms,
     refusal,
 )
 from airflow_delta.copies.source import CopySource
 from airflow_delta.engine import DeltaTable, OptimisticTransaction, Snapshot
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import (
     CommitConflictError,
     ConstraintViolationError,

@@ -26,9 +26,9 @@ from airflow_delta.copies.request import (
     CopyResult,
     check_location,
     load_target_marker,
-    now_ms,
     refusal,
 )
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import VOID

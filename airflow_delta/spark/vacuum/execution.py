@@ -16,7 +16,6 @@ docs/how-to/vacuum-a-table.md says what driver and executors need.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -26,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
 
-from airflow_delta.engine import DeltaTable, Snapshot
+from airflow_delta.engine import DeltaTable, Snapshot, clock
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError, ObjectNotFoundError
 from airflow_delta.engine.maintenance.table_files.listing import (
@@ -119,7 +118,7 @@ def vacuum(
             "share, or an object store",
             uri=uri,
         )
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     retain = partial(
         choose_retention, hours=retention_hours, now_ms=now_ms, enforce=enforce_retention
     )

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from airflow_delta.engine.errors import DeltaError, InvalidTableError, UnsupportedFeatureError
+from airflow_delta.engine.features.negotiation.protocol_lists import legacy_features
 from airflow_delta.engine.features.protocol import (
     Operation,
     check_readable,
     check_writable,
     describe_features,
-    legacy_features,
     supported_features,
 )
 from airflow_delta.engine.features.registry import FEATURES

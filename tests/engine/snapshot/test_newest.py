@@ -285,7 +285,7 @@ def files_of(snapshot: Snapshot) -> list[str]:
 def test_a_commit_that_replaces_another_within_a_second_is_seen(
     monkeypatch: pytest.MonkeyPatch, age_ms: int, followed: bool
 ) -> None:
-    monkeypatch.setattr(newest_module, "_now_ms", lambda: NOW_MS + age_ms)
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS + age_ms)
     storage = Seconds()
     storage.commit(0, PROTOCOL, metadata(), txn_id="0")
     newest = NewestSnapshot(storage, CommitOwners())
@@ -295,12 +295,12 @@ def test_a_commit_that_replaces_another_within_a_second_is_seen(
     assert files_of(newest.get()) == ["a"]
     storage.commit(1, add("b"), txn_id="b")
     # However long it takes until somebody asks again.
-    monkeypatch.setattr(newest_module, "_now_ms", lambda: NOW_MS + 10**6)
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS + 10**6)
     assert files_of(newest.get()) == ["b"]
 
 
 def test_of_a_commit_without_an_id_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest_module, "_now_ms", lambda: NOW_MS)
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS)
     storage = Seconds()
     storage.commit(0, PROTOCOL, metadata(), add("a"))
     newest = NewestSnapshot(storage, CommitOwners())
@@ -312,7 +312,7 @@ def test_of_a_commit_without_an_id_nobody_can_tell(monkeypatch: pytest.MonkeyPat
 def test_a_young_commit_is_read_once_more_and_a_settled_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(newest_module, "_now_ms", lambda: NOW_MS)
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS)
     storage = Seconds()
     storage.commit(0, PROTOCOL, metadata(), txn_id="0")
     newest = NewestSnapshot(storage, CommitOwners())
@@ -322,7 +322,7 @@ def test_a_young_commit_is_read_once_more_and_a_settled_one_is_not(
         storage.read_paths.clear()
         assert newest.get().version == version
         assert storage.read_paths == [commit_file(version - 1)]
-    monkeypatch.setattr(newest_module, "_now_ms", lambda: NOW_MS + 5000)
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS + 5000)
     newest.get()
     storage.read_paths.clear()
     assert newest.get().version == 3

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -37,7 +35,7 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction import commit_loop
 from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.log_builder import metadata, write_commit
-from tests.stepping import SteppedStorage, Turns, stepped_engine
+from tests.stepping import SteppedStorage, Turns, stepped_engine, ticking_clock
 from tests.table_builder import MemoryTable
 from tests.watched_owner import WatchedOwner
 
@@ -429,8 +427,7 @@ def in_runs(seed: int) -> Turns:
 
 @pytest.fixture
 def use() -> Iterator[Callable[[Turns], None]]:
-    ticking = itertools.count(time.time_ns() // 1_000_000)
-    with stepped_engine(lambda: next(ticking)) as use:
+    with stepped_engine(ticking_clock()) as use:
         yield use
 
 

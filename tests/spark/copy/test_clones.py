@@ -23,8 +23,9 @@ from airflow_delta.copies.deletion import delete_copy
 from airflow_delta.copies.deletion_list import DeletionList, create_list
 from airflow_delta.copies.lease import CopyBeingDeletedError
 from airflow_delta.copies.marker import MARKER, read_marker
-from airflow_delta.copies.request import CopyRequest, now_ms
+from airflow_delta.copies.request import CopyRequest
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import (
     CommitConflictError,
     InvalidArgumentError,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -40,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("compiled")
 def small_parts_in_another_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several partitions for few files, and the time of the tables."""
     monkeypatch.setattr(vacuuming, "_PARTITION_FILES", 12)
-    monkeypatch.setattr(vacuuming, "time", SimpleNamespace(time_ns=lambda: NOW_MS * 1_000_000))
+    monkeypatch.setattr(vacuuming.clock, "now_ms", lambda: NOW_MS)
 
 
 def told(plan: VacuumPlan) -> dict[str, Any]:

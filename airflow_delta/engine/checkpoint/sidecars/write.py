@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from airflow_delta.engine.arrow.parquet.source import ParquetSource
 from airflow_delta.engine.checkpoint.action_rows import new_action_file
 from airflow_delta.engine.checkpoint.sidecars.layout import SidecarLayout, SidecarRows
 from airflow_delta.engine.checkpoint.sidecars.tags import SidecarFacts, facts_of_rows
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import (
     CorruptLogError,
     NothingWrittenError,
@@ -119,7 +119,7 @@ class SidecarFiles:
             size = stream.tell()
         self._check(path, size, rows.num_rows)
         facts = self._facts(piece.kind, rows)
-        action = Sidecar(name, size, time.time_ns() // 1_000_000, facts.to_tags())
+        action = Sidecar(name, size, now_ms(), facts.to_tags())
         return WrittenSidecar(action, facts)
 
     def _facts(self, kind: str, rows: pa.Table) -> SidecarFacts:

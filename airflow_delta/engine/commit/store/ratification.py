@@ -14,10 +14,10 @@ Spec: RFC managed-commits, "Commit Protocol".
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_delta.engine import clock
 from airflow_delta.engine.commit.backfill_files import write_unbackfilled
 from airflow_delta.engine.commit.filesystem import FileSystemCommitter
 from airflow_delta.engine.commit.owner import CommitResponse, Standing
@@ -243,7 +243,7 @@ def _is_own(table_store: TableCommitStore, proposal: Proposal, path: str) -> boo
 
 def _describe_in_log(proposal: Proposal) -> Commit:
     """Describe our commit in the log, with this machine's time; readers use in-commit timestamps."""
-    version, now_ms = proposal.version, time.time_ns() // 1_000_000
+    version, now_ms = proposal.version, clock.now_ms()
     return Commit(version, commit_path(version), len(proposal.actions), now_ms)
 
 

@@ -18,11 +18,11 @@ only if there is no table, or the store doesn't answer.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from airflow_delta.engine import clock
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import (
     DeltaError,
@@ -106,7 +106,7 @@ def check_table(
             f"expected one of the depths {', '.join(DEPTHS)}: found {depth!r}",
             table=access.storage.root,
         )
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = clock.now_ms() if now_ms is None else now_ms
     wanted = DEPTHS[: DEPTHS.index(depth) + 1]
     with warnings.catch_warnings():
         # The checks find by themselves what the engine would warn about. This hides the warnings in all

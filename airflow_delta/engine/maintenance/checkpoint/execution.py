@@ -14,7 +14,6 @@ If the version has a checkpoint already, which planning has read to its end, onl
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from airflow_delta.engine.checkpoint.write import (
     Written,
     write_classic_checkpoint,
 )
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import (
     CorruptLogError,
     DeltaWarning,
@@ -308,7 +308,7 @@ def _collect_content(snapshot: Snapshot) -> NonFileContent:
 
 
 def _find_oldest_tombstone_ms(snapshot: Snapshot) -> int:
-    return time.time_ns() // 1_000_000 - snapshot.properties.deleted_file_retention_ms
+    return now_ms() - snapshot.properties.deleted_file_retention_ms
 
 
 def read_expected_files(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:

@@ -14,12 +14,12 @@ PROTOCOL.md, "Checkpoints"; RFC checkpoint-protection, rule b. `plan_checkpoint`
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from airflow_delta.engine import clock
 from airflow_delta.engine.checkpoint.v2_write import CheckpointTarget
 from airflow_delta.engine.errors import (
     CorruptLogError,
@@ -330,7 +330,7 @@ def _make_v2_path(snapshot: Snapshot, listing: Listing) -> str:
         version=version,
         interval=properties.checkpoint_interval,
         retention_ms=properties.log_retention_ms,
-        now_ms=time.time_ns() // 1_000_000,
+        now_ms=clock.now_ms(),
     )
     if classic:
         return checkpoint_path(version)

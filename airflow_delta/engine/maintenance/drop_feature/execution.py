@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import (
     CommitConflictError,
@@ -49,7 +50,7 @@ from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.file_access import FileAccess
-from airflow_delta.engine.transaction.commit_loop import now_ms, pause
+from airflow_delta.engine.transaction.commit_loop import pause
 
 __all__ = ["DropFeatureResult", "drop_feature"]
 

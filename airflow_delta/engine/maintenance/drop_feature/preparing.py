@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.features.dropping import disable_feature, without_recorded_types
 from airflow_delta.engine.features.feature import Drop
@@ -28,7 +29,6 @@ from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import (
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.commit_loop import now_ms
 from airflow_delta.engine.transaction.conversion import convert_to_file_system
 from airflow_delta.engine.transaction.intent import Tombstones
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction

@@ -39,7 +39,8 @@ from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
 )
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.times import duration_text
-from airflow_delta.engine.snapshot.feature_usage import files_with, path_keys, paths_with_vectors
+from airflow_delta.engine.replay.file_filter import path_keys
+from airflow_delta.engine.snapshot.feature_usage import files_with, paths_with_vectors
 from airflow_delta.engine.snapshot.new_commits import NewCommits, read_new_commits
 from airflow_delta.engine.snapshot.opening import open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot

@@ -15,12 +15,12 @@ deleted, but the newest version decides, by its protocol and properties, whether
 
 from __future__ import annotations
 
-import time
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from airflow_delta.engine import clock
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.log.files import Checkpoint, UnbackfilledCommit
@@ -196,7 +196,7 @@ def plan_metadata_cleanup(
     if newest is None or newest.version < snapshot.version:
         newest = snapshot
     check_writable(newest.protocol, newest.metadata, table=newest.table, operation=Operation.COMMIT)
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = clock.now_ms() if now_ms is None else now_ms
     if cutoff is None:
         older_than_ms = _to_milliseconds(older_than, snapshot.table)
         cutoff = choose_cutoff(

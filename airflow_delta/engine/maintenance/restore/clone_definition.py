@@ -12,10 +12,10 @@ description, properties, constraints and clustering columns. The rest belongs to
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.features import clustering
 from airflow_delta.engine.features.in_commit_timestamps import ENABLEMENT_PROPERTIES
@@ -95,7 +95,7 @@ def _compute_protocol(base: Snapshot | None, source: Snapshot) -> Protocol:
 def _compute_metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
     """Compute the metadata. The commit moves the high water marks of identity columns."""
     if base is None:
-        made = replace(source.metadata, id=unique_text(), created_time=time.time_ns() // 1_000_000)
+        made = replace(source.metadata, id=unique_text(), created_time=now_ms())
         left_out: tuple[str, ...] = (*KEPT_PROPERTIES, *_HIDDEN_COLUMNS, *ENABLEMENT_PROPERTIES)
         own: dict[str, str] = {}
     else:

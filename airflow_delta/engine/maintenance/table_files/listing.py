@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.numpy_arrays import Int64Vector, bool_array, int64_view
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
-from airflow_delta.engine.errors import ObjectNotFoundError
-from airflow_delta.engine.storage.base import FileInfo, Storage
+from airflow_delta.engine.storage.base import FileInfo, Storage, exists
 
 __all__ = [
     "LISTED_SCHEMA",
@@ -130,17 +129,9 @@ def drop_phantoms(files: pa.Table, storage: Storage) -> pa.Table:
     is_empty = pc.equal(files["size"], scalar_of(0, pa.int64()))
     # One request each. That is cheap, because no data file is empty.
     empty = files["path"].filter(is_empty).to_pylist()
-    are_there = map_ordered(partial(_is_there, storage), empty, workers=_WORKERS)
+    are_there = map_ordered(partial(exists, storage), empty, workers=_WORKERS)
     gone = [path for path, is_there in zip(empty, are_there, strict=True) if not is_there]
     return files.filter(pc.invert(pc.is_in(files["path"], value_set=array_of(gone, pa.string()))))
-
-
-def _is_there(storage: Storage, path: str) -> bool:
-    try:
-        storage.head(path)
-    except ObjectNotFoundError:
-        return False
-    return True
 
 
 def _without_directories(files: pa.Table) -> pa.Table:

@@ -18,7 +18,6 @@ the youngest one counts.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -26,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_delta.engine import clock
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.maintenance.table_files.listing import LISTED_SCHEMA, drop_duplicates
@@ -165,7 +165,7 @@ def check_times(files: pa.Table, *, table: str, now_ms: int | None = None) -> No
         InvalidArgumentError: a time is before the year 2000, or more than a day in the future.
     """
     ends = pc.min_max(files["modificationTime"])
-    latest_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) + _DAY_MS
+    latest_ms = (clock.now_ms() if now_ms is None else now_ms) + _DAY_MS
     for found in (ends["min"].as_py(), ends["max"].as_py()):
         if found is None or _YEAR_2000_MS <= found <= latest_ms:
             continue

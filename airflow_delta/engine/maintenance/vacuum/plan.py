@@ -23,7 +23,6 @@ These candidates stay (``classification.py`` applies the rules to each of them):
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +31,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine import clock
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError, TableStateError
@@ -202,7 +202,7 @@ def plan_vacuum(
             f"{'' if inventory is None else ' with an inventory'}",
             table=storage.root,
         )
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = clock.now_ms() if now_ms is None else now_ms
     retain = partial(
         choose_retention, hours=retention_hours, now_ms=now_ms, enforce=enforce_retention
     )

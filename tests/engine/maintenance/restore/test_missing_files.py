@@ -16,7 +16,7 @@ from airflow_delta.engine.maintenance.table_files import missing_files as search
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.paths import encode_path
 from tests.engine.transaction.prepare.attempts import protocol
-from tests.log_builder import add, metadata, remove, write_commit, write_table
+from tests.log_builder import add, metadata, remove, touch_files, write_commit, write_table
 
 NAMES = ["a", "part=x/b c", "part=a%20b/c", "part=é/d", "_hidden/e", ".f", "g#h?i"]
 COUNTED = {"stats": '{"numRecords":9}'}
@@ -36,12 +36,6 @@ VECTOR = vector("ab^-aqEH.-t@S}K{vb[*k^")
 VECTOR_FILE = get_relative_path(
     DeletionVectorDescriptor("u", str(VECTOR["pathOrInlineDv"]), 1, 40, 6)
 )
-
-
-def touched(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
 
 
 def emptied(root: Path, *files: dict[str, Any]) -> DeltaTable:
@@ -65,7 +59,7 @@ def test_a_data_file_that_is_gone_is_found_out(
 ) -> None:
     monkeypatch.setattr(search, "_LISTED_FROM", listed_from)
     table = emptied(tmp_path, *(add(encode_path(name)) for name in NAMES))
-    touched(tmp_path, *NAMES)
+    touch_files(tmp_path, *NAMES)
     table.restore(0, dry_run=True)
     (tmp_path / gone).unlink()
     for dry_run in (True, False):
@@ -83,7 +77,7 @@ def test_the_versions_that_do_without_are_named(
     write_table(
         tmp_path, [add("a%20b"), add("c")], [add("d")], [remove("a%20b")], [remove("c")], [add("e")]
     )
-    touched(tmp_path, "c", "d", "e")
+    touch_files(tmp_path, "c", "d", "e")
     table = DeltaTable(str(tmp_path))
     for version in (0, 1):
         with pytest.raises(MissingFilesError, match="restore version 2 or a later one"):
@@ -99,7 +93,7 @@ def test_the_versions_that_do_without_are_named(
 
 def test_only_files_that_come_back_are_looked_for(tmp_path: Path) -> None:
     write_table(tmp_path, [add("stays"), add("back")], [remove("back"), add("goes")])
-    touched(tmp_path, "back")
+    touch_files(tmp_path, "back")
     assert DeltaTable(str(tmp_path)).restore(0).version == 2
 
 
@@ -109,11 +103,11 @@ def test_a_deletion_vector_that_is_gone_is_found_out(tmp_path: Path, *, inside: 
     file = root / VECTOR_FILE if inside else elsewhere / "v.bin"
     descriptor = VECTOR if inside else vector(f"file://{quote(str(file))}", "p")
     table = emptied(root, add("a", **COUNTED, deletionVector=descriptor))
-    touched(root, "a")
+    touch_files(root, "a")
     with pytest.raises(MissingFilesError) as refused:
         table.restore(0)
     assert refused.value.paths == (VECTOR_FILE if inside else str(file),)
-    touched(file.parent, file.name)
+    touch_files(file.parent, file.name)
     assert table.restore(0).version == 2
 
 
@@ -121,7 +115,7 @@ def test_inline_deletion_vectors_have_no_file(tmp_path: Path) -> None:
     inline = {**vector("^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", "i")}
     del inline["offset"]
     table = emptied(tmp_path, add("a", **COUNTED, deletionVector=inline))
-    touched(tmp_path, "a")
+    touch_files(tmp_path, "a")
     assert table.restore(0).version == 2
 
 
@@ -133,9 +127,9 @@ def test_files_elsewhere_are_looked_for_there(tmp_path: Path) -> None:
     with pytest.raises(MissingFilesError) as refused:
         table.restore(0)
     assert {*refused.value.paths} == {"a b", f"{elsewhere}/c d", f"{tmp_path}/e"}
-    touched(root, "a b")
-    touched(elsewhere, "c d")
-    touched(tmp_path, "e")
+    touch_files(root, "a b")
+    touch_files(elsewhere, "c d")
+    touch_files(tmp_path, "e")
     assert table.restore(0).version == 2
 
 

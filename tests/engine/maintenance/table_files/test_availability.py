@@ -28,7 +28,7 @@ from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.storage.file_access import FileAccess
 from tests.engine.transaction.prepare.attempts import protocol
 from tests.faulty_storage import FaultyStorage
-from tests.log_builder import add, metadata, remove, write_commit, write_table
+from tests.log_builder import add, metadata, remove, touch_files, write_commit, write_table
 
 NAMES = ["a", "part=x/b c", "part=a%20b/c", "part=é/d", "g#h?i"]
 COUNTED = {"stats": '{"numRecords":9}'}
@@ -37,12 +37,6 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 def ago(days: float) -> int:
     return int(time.time() * 1000 - days * DAY_MS)
-
-
-def touched(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
 
 
 def check(root: Path, version: int, *allowed: Path) -> PastFiles:
@@ -78,7 +72,7 @@ def test_a_data_file_that_is_gone_is_named(
         [add(encode_path(name)) for name in NAMES],
         [remove(encode_path(name)) for name in NAMES],
     )
-    touched(tmp_path, *NAMES)
+    touch_files(tmp_path, *NAMES)
     assert check(tmp_path, 0) == PastFiles(len(NAMES), len(NAMES))
     (tmp_path / gone).unlink()
     with pytest.raises(MissingFilesError, match="version 0 can't be read any more") as refused:
@@ -90,7 +84,7 @@ def test_a_data_file_that_is_gone_is_named(
 
 def test_what_the_newest_version_has_is_not_looked_for(tmp_path: Path) -> None:
     write_table(tmp_path, [add("stays"), add("part=a%20b/goes")], [remove("part=a%20b/goes")])
-    touched(tmp_path, "part=a b/goes")
+    touch_files(tmp_path, "part=a b/goes")
     assert check(tmp_path, 0) == PastFiles(1, 1)
     assert check(tmp_path, 1) == PastFiles(0, 0)
     table = DeltaTable(str(tmp_path))
@@ -109,7 +103,7 @@ def test_the_retention_protects_what_was_removed_lately(tmp_path: Path) -> None:
         [add(name) for name in names],
         [remove(name, **time) for name, time in zip(names, times, strict=True)],
     )
-    touched(tmp_path, *names)
+    touch_files(tmp_path, *names)
     assert check(tmp_path, 0) == PastFiles(3, 2)
 
 
@@ -121,7 +115,7 @@ def test_the_retention_is_the_tables(tmp_path: Path) -> None:
         [remove("a", deletionTimestamp=ago(8)), remove("b", deletionTimestamp=ago(10))],
         configuration=configuration,
     )
-    touched(tmp_path, "a", "b")
+    touch_files(tmp_path, "a", "b")
     assert check(tmp_path, 0) == PastFiles(2, 1)
 
 
@@ -146,7 +140,7 @@ def test_a_deletion_vector_that_is_gone_is_named_and_its_data_file_is_not_looked
     with pytest.raises(MissingFilesError) as refused:
         check(tmp_path, 0)
     assert refused.value.paths == (file_of(FIRST),)
-    touched(tmp_path, file_of(FIRST))
+    touch_files(tmp_path, file_of(FIRST))
     assert check(tmp_path, 0) == PastFiles(1, 0)
 
 
@@ -157,7 +151,7 @@ def test_a_deletion_vector_elsewhere_is_looked_for_there(tmp_path: Path) -> None
     with pytest.raises(MissingFilesError) as refused:
         check(root, 0, elsewhere)
     assert refused.value.paths == (f"{elsewhere}/v.bin",)
-    touched(elsewhere, "v.bin")
+    touch_files(elsewhere, "v.bin")
     assert check(root, 0, elsewhere) == PastFiles(1, 0)
 
 
@@ -166,10 +160,10 @@ def test_deletion_vectors_in_one_file_count_as_one_file(tmp_path: Path) -> None:
     adds = [add(name, **COUNTED, deletionVector=dv) for name, dv in (("a", first), ("b", second))]
     write_commit(tmp_path, 0, protocol("deletionVectors"), metadata(), *adds)
     write_commit(tmp_path, 1, remove("a", deletionVector=first))
-    touched(tmp_path, "a")
+    touch_files(tmp_path, "a")
     assert check(tmp_path, 0) == PastFiles(1, 1), "b still has the file of both vectors"
     write_commit(tmp_path, 2, remove("b", deletionVector=second, deletionTimestamp=ago(1)))
-    touched(tmp_path, "b", file_of(FIRST))
+    touch_files(tmp_path, "b", file_of(FIRST))
     assert check(tmp_path, 0) == PastFiles(3, 1)
 
 
@@ -191,9 +185,9 @@ def test_files_elsewhere_are_looked_for_there(tmp_path: Path) -> None:
     with pytest.raises(MissingFilesError) as refused:
         check(root, 0, tmp_path)
     assert {*refused.value.paths} == {"a b", f"{elsewhere}/c d", f"{tmp_path}/e"}
-    touched(root, "a b")
-    touched(elsewhere, "c d")
-    touched(tmp_path, "e")
+    touch_files(root, "a b")
+    touch_files(elsewhere, "c d")
+    touch_files(tmp_path, "e")
     assert check(root, 0, tmp_path) == PastFiles(3, 3)
 
 
@@ -244,7 +238,7 @@ def data_files(root: Path) -> set[str]:
 def test_the_newest_version_is_the_commit_owners_if_it_answers(tmp_path: Path) -> None:
     root, owner = tmp_path / "table", SqlCommitOwner(f"sqlite:///{tmp_path}/owner.db")
     write_table(root, [add("a")], [add("b")])
-    touched(root, "a", "b")
+    touch_files(root, "a", "b")
     table = DeltaTable(str(root), commit_owners={"sql": owner})
     table.convert_to_managed("sql", {"backfill": "on-request"})
     delete = table.transaction("DELETE")

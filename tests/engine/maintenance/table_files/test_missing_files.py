@@ -18,12 +18,7 @@ from airflow_delta.engine.maintenance.table_files.missing_files import (
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.faulty_storage import Fault, FaultyStorage, How
-
-
-def touched(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
+from tests.log_builder import touch_files
 
 
 def files(count: int) -> pa.Table:
@@ -35,7 +30,7 @@ def files(count: int) -> pa.Table:
 
 def test_each_file_is_looked_up_once(tmp_path: Path) -> None:
     storage = FaultyStorage(LocalStorage(str(tmp_path)))
-    touched(tmp_path, *(f"part={number % 7}/{number}" for number in range(20)))
+    touch_files(tmp_path, *(f"part={number % 7}/{number}" for number in range(20)))
     assert find_missing_files(files(20), FileAccess(storage)) == []
     assert (storage.count("head"), len(storage.calls)) == (20, 20)
 
@@ -43,7 +38,7 @@ def test_each_file_is_looked_up_once(tmp_path: Path) -> None:
 def test_many_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_LISTED_FROM", 20)
     storage = FaultyStorage(LocalStorage(str(tmp_path)))
-    touched(tmp_path, *(f"part={number % 7}/{number}" for number in range(19)))
+    touch_files(tmp_path, *(f"part={number % 7}/{number}" for number in range(19)))
     assert find_missing_files(files(20), FileAccess(storage)) == ["part=5/19"]
     assert (storage.count("walk"), storage.count("head")) == (1, 1)
 
@@ -55,7 +50,7 @@ def test_the_search_ends_when_enough_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_store_that_fails_is_not_one_that_lacks_the_file(tmp_path: Path) -> None:
-    touched(tmp_path, "part=0/0")
+    touch_files(tmp_path, "part=0/0")
     storage = FaultyStorage(LocalStorage(str(tmp_path)), Fault("head", how=How.FAIL))
     with pytest.raises(StorageError) as failed:
         find_missing_files(files(1), FileAccess(storage))
