@@ -194,7 +194,7 @@ class UnsupportedFeatureError(DeltaError):
 
 
 class CommitConflictError(DeltaError):
-    """Another writer committed a conflicting change first. Facts: version (of the winning commit)."""
+    """Another writer committed a conflicting change first. Facts: version (of the concurrent commit)."""
 
 
 class ProtocolChangedError(CommitConflictError):

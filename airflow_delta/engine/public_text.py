@@ -100,7 +100,7 @@ def _unless_password(user: re.Match[str]) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """What stands for each character in a printable text, as far as it was asked for.
+    """What stands for each character in a printable text, as far as it was looked up.
 
     A table may have a text of many megabytes, and a piece for each of its characters would take sixty times
     as much.

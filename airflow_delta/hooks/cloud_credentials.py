@@ -41,8 +41,8 @@ __all__ = ["ConnectionCredentials", "credential_fields", "credentials_of"]
 # logs in once when it starts. A table that is opened again later, after an error, gets a new session.
 _SHARED_SECONDS = 600.0
 _SECRETS = ("secret_access_key", "token")
-# The clouds' clients repeat requests for up to ten minutes. Meanwhile a thread of the store's client waits,
-# which tables of other connections share.
+# The clouds' clients repeat requests for up to ten minutes. Until then a thread of the store's client
+# waits, which tables of other connections share.
 _LOGIN_SECONDS = 60.0
 
 

@@ -1,8 +1,8 @@
 """Rules for dropping a feature from a table.
 
-A feature leaves *traces*: properties that turn it on, columns that use it, and files. The table needs the
-feature as long as its newest version has any. The rows of the registry say which features can be dropped,
-and how (`Feature.drop`). ``snapshot/feature_usage.py`` finds traces in files.
+A version uses a feature by properties that turn it on, by columns, and by files. The table needs the
+feature as long as its newest version uses it. The rows of the registry say which features can be dropped,
+and how (`Feature.drop`). ``snapshot/feature_usage.py`` finds the files.
 
 PROTOCOL.md, "Table Features", "Supported Features" and the sections of the features. Its rule that a
 protocol never loses features has exceptions since the RFC checkpoint-protection.
@@ -31,8 +31,8 @@ __all__ = [
     "check_droppable",
     "disable_feature",
     "find_feature",
+    "find_metadata_uses",
     "how_to_drop",
-    "metadata_traces",
     "metadata_without",
     "protocol_without",
     "without_recorded_types",
@@ -128,8 +128,8 @@ def _obstacle(feature: str, what: str, table: str) -> ConstraintViolationError:
     )
 
 
-def metadata_traces(feature: str, metadata: Metadata, *, table: str) -> tuple[str, ...]:
-    """The traces of a feature in a version's metadata, as phrases.
+def find_metadata_uses(feature: str, metadata: Metadata, *, table: str) -> tuple[str, ...]:
+    """Find the uses of a feature in a version's metadata, as phrases.
 
     Raises:
         InvalidTableError: the schema or a relevant property can't be read.
@@ -188,7 +188,7 @@ def metadata_without(features: frozenset[str], metadata: Metadata, *, table: str
     """The metadata without the properties and the column metadata of dropped features.
 
     Args:
-        features: the features, which have no other traces.
+        features: the features, which nothing else uses.
         metadata: the table's metadata.
         table: the table's location, for messages.
 

@@ -190,7 +190,7 @@ def _read_vacuum_status(newest: Snapshot, now_ms: int) -> VacuumStatus:
         try:
             noted_ms = storage.head(LAST_VACUUM).modified_ms
         except ObjectNotFoundError:
-            version = None  # a vacuum of another engine has deleted it meanwhile
+            version = None  # a vacuum of another engine has deleted it concurrently
     try:
         retention = choose_retention(newest.properties, None, now_ms=now_ms, enforce=True)
     except TableStateError as unknown:

@@ -49,7 +49,7 @@ def repair_statistics(storage: Storage, owners: CommitOwners) -> StatisticsRepai
 
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
-        CommitConflictError: a repaired file was removed meanwhile. Commits that append files are no
+        CommitConflictError: a repaired file was removed concurrently. Commits that append files are no
             conflict.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         DeltaError: the table can't be read, or the store failed.

@@ -93,8 +93,8 @@ class DeltaTable(
                 different columns, or are all there are; the table can't be clustered by the clustering
                 columns; or a property is unknown, has a value that it can't have, or is for commits to
                 write.
-            InvalidTableError: schema, partitioning and properties don't fit together, or there are
-                remains of a former table's log.
+            InvalidTableError: schema, partitioning and properties don't fit together, or there is a
+                stale log: files of an earlier table in ``_delta_log``.
             UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
             CommitOwnerError: the commit owner isn't known here, can't be reached or doesn't agree.
             CommitOutcomeUnknownError: the store failed; the table may have been created.
@@ -162,7 +162,7 @@ class DeltaTable(
                 properties request a feature that the engine can't write.
             MissingFilesError: a listed file doesn't exist. Facts: path.
             NotRegularFileError: there is a symbolic link. Facts: path.
-            TableAlreadyExistsError: another writer has created a table meanwhile.
+            TableAlreadyExistsError: another writer has created a table concurrently.
             CommitOutcomeUnknownError: the store failed; the table may have been created.
             StorageError: the store failed, and no table was created.
         """

@@ -41,7 +41,7 @@ class OptimizeMethods(TableBase):
         so that queries with conditions about these columns read fewer files.
 
         The rows stay the same, with their row ids. Concurrent appends don't conflict. Files that others
-        change meanwhile are left out.
+        change concurrently are left out.
 
         Args:
             where: a condition over partition columns that chooses the files; see `Snapshot.files` for its

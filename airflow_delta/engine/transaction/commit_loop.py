@@ -93,8 +93,8 @@ class CommitRequest:
 class CommitLoop:
     """The attempts of one transaction to commit.
 
-    If the table gets or loses its commit owner meanwhile, that is a change of protocol and metadata, and so
-    a conflict. Therefore one owner serves all attempts.
+    If the table gets or loses its commit owner, that is a change of protocol and metadata, and so a
+    conflict. Therefore one owner serves all attempts.
 
     Args:
         request: what to commit.
@@ -115,9 +115,10 @@ class CommitLoop:
             prepared = self._prepare()
             if self._put(prepared, attempt):
                 return self.sent[prepared.context.version]
-            # Pause before loading the winning commits, so that they are as new as possible at the next put.
+            # Pause before loading the concurrent commits, so that they are as new as possible at the
+            # next put.
             pause(attempt)
-            if (made := self._follow_winners(prepared)) is not None:
+            if (made := self._follow_concurrent(prepared)) is not None:
                 return made
         raise CommitConflictError(
             f"other writers were faster {MAX_ATTEMPTS} times in a row; run the operation again when "
@@ -133,7 +134,7 @@ class CommitLoop:
             if self._base is None or is_newest(self._storage, self._base.segment, self._owned):
                 raise
             raise CommitConflictError(
-                f"the version on which this commit is based was cleaned up meanwhile ({gone.message}); "
+                f"the version on which this commit is based was cleaned up concurrently ({gone.message}); "
                 "run the operation again on the newest version",
                 table=self._storage.root,
                 version=gone.facts.get("latest"),
@@ -250,8 +251,8 @@ class CommitLoop:
         self._newest_at_s = now_s
         return True
 
-    def _follow_winners(self, prepared: Prepared) -> CommitResult | None:
-        """Check the winning commits for conflicts, and continue from the newest version.
+    def _follow_concurrent(self, prepared: Prepared) -> CommitResult | None:
+        """Check the concurrent commits for conflicts, and continue from the newest version.
 
         Returns:
             The result, if one of the commits is our own: a put that seemed to have failed has succeeded
@@ -272,10 +273,10 @@ class CommitLoop:
         current = CurrentCommit(
             self._base, prepared.actions, self._request.reads, level, self._request.enforced
         )
-        for winner in concurrent.winners:
-            if winner.info.txn_id == txn_id:
-                return self.sent[winner.version]
-            check_conflicts(current, winner)
+        for winning in concurrent.parsed_commits:
+            if winning.info.txn_id == txn_id:
+                return self.sent[winning.version]
+            check_conflicts(current, winning)
         self._base, self._newest_at_s = concurrent.newest(), newest_at_s
         return None
 

@@ -1,7 +1,7 @@
 """Decide whether a concurrent commit conflicts with the commit of a transaction.
 
 Optimistic concurrency: if another writer makes the version that a transaction wanted to make, the
-transaction looks at each winning commit, in order. It may commit after them if none of them changed what
+transaction looks at each concurrent commit, in order. It may commit after them if none of them changed what
 it relies on. `RULES` lists the rules with their errors, each a function whose docstring says what
 conflicts. A later in-commit timestamp is no conflict: ours becomes later still.
 
@@ -49,7 +49,7 @@ class CurrentCommit:
     """The commit of our transaction, whose version another writer has made.
 
     Attributes:
-        base: the version that it is based on, before all winning commits.
+        base: the version that it is based on, before all concurrent commits.
         actions: the prepared actions.
         reads: what its transaction has read.
         isolation: its isolation level.
@@ -62,7 +62,7 @@ class CurrentCommit:
     isolation: IsolationLevel
     enforced: frozenset[str] = frozenset()
 
-    # These are compared with every winning commit, so they are computed once.
+    # These are compared with every concurrent commit, so they are computed once.
 
     @lazy_property
     def read_keys(self) -> pa.ChunkedArray:
@@ -81,35 +81,36 @@ class CurrentCommit:
         return path_keys(_paths(self.actions.removes), table=self.base.table)
 
 
-def check_conflicts(current: CurrentCommit, winner: WinningCommit) -> None:
-    """Check one winning commit.
+def check_conflicts(current: CurrentCommit, concurrent: WinningCommit) -> None:
+    """Check one concurrent commit.
 
     Raises:
         CommitConflictError: the subclass names the kind of conflict; run the operation again.
-        InvalidTableError: protocol and metadata of the winning commit contradict each other.
+        InvalidTableError: protocol and metadata of the concurrent commit contradict each other.
     """
     for rule, error in RULES:
-        found = rule(current, winner)
+        found = rule(current, concurrent)
         if found:
+            operation = concurrent.info.operation or "unknown operation"
             raise error(
-                f"version {winner.version} ({winner.info.operation or 'unknown operation'}), committed "
-                f"concurrently by another writer, {found}; run the operation again on the new version",
-                table=winner.table,
-                version=winner.version,
+                f"version {concurrent.version} ({operation}), committed concurrently by another writer, "
+                f"{found}; run the operation again on the new version",
+                table=concurrent.table,
+                version=concurrent.version,
             )
 
 
-def _protocol(current: CurrentCommit, winner: WinningCommit) -> str | None:
+def _protocol(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """A change of the protocol conflicts if we change it too, or if it applies to what we have prepared.
 
     A downgrade always does. An upgrade does if the engine can't commit to the new protocol, or if a new
     feature has rules for actions that were prepared without it.
     """
-    if winner.protocol is None:
+    if concurrent.protocol is None:
         return None
     if current.actions.protocol is not None:
         return "changed the protocol, as this one does"
-    before, after = map(supported_features, (winner.protocol_before, winner.protocol))
+    before, after = map(supported_features, (concurrent.protocol_before, concurrent.protocol))
     if before - after:
         return f"dropped the features {sorted(before - after)}"
     binding = {
@@ -119,9 +120,9 @@ def _protocol(current: CurrentCommit, winner: WinningCommit) -> str | None:
         return f"added the features {sorted(binding)}, which apply to what was prepared before"
     try:
         check_writable(
-            winner.protocol,
-            winner.metadata_after,
-            table=winner.table,
+            concurrent.protocol,
+            concurrent.metadata_after,
+            table=concurrent.table,
             operation=Operation.APPEND if current.actions.adds else Operation.COMMIT,
             enforced=current.enforced,
         )
@@ -130,25 +131,28 @@ def _protocol(current: CurrentCommit, winner: WinningCommit) -> str | None:
     return None
 
 
-def _metadata(current: CurrentCommit, winner: WinningCommit) -> str | None:
+def _metadata(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """A change of the metadata conflicts unless our commit can adopt it, and sets no metadata itself.
 
     See `metadata_changes`. Moved high water marks of identity columns can always be adopted.
     """
-    if winner.metadata is None:
+    if concurrent.metadata is None:
         return None
     if current.actions.metadata is None:
-        tags = winner.info.raw.get("tags")
+        tags = concurrent.info.raw.get("tags")
         if isinstance(tags, dict) and str(tags.get(ONLY_MARKS_TAG)).lower() == "true":
             return None
         if can_adopt(
-            winner.metadata_before, winner.metadata, winner.protocol_after, table=winner.table
+            concurrent.metadata_before,
+            concurrent.metadata,
+            concurrent.protocol_after,
+            table=concurrent.table,
         ):
             return None
     return "changed the metadata"
 
 
-def _domain(current: CurrentCommit, winner: WinningCommit) -> str | None:
+def _domain(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """A domain conflicts if we set, remove or read it too, or restore an earlier version.
 
     The domain of row tracking is merged instead.
@@ -156,34 +160,38 @@ def _domain(current: CurrentCommit, winner: WinningCommit) -> str | None:
     staged = current.actions.domains.keys() - {ROW_TRACKING_DOMAIN}
     if current.actions.restored_version is not None:
         # It leaves the domains of an earlier version, which a new domain must not join.
-        staged |= winner.domains - {ROW_TRACKING_DOMAIN}
-    shared = winner.domains & (staged | current.reads.domains)
+        staged |= concurrent.domains - {ROW_TRACKING_DOMAIN}
+    shared = concurrent.domains & (staged | current.reads.domains)
     return f"set the metadata domain {min(shared)!r}" if shared else None
 
 
-def _transaction(current: CurrentCommit, winner: WinningCommit) -> str | None:
+def _transaction(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """A ``txn`` conflicts if we have read that of the same application."""
-    shared = winner.app_ids & current.reads.app_ids
+    shared = concurrent.app_ids & current.reads.app_ids
     return f"set the transaction of the application {min(shared)!r}" if shared else None
 
 
-def _append(current: CurrentCommit, winner: WinningCommit) -> str | None:
+def _append(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """Added files conflict if we might have read them, and the isolation level requires us to see them.
 
     Reads are known by partition: a file added to a partition that a predicate may match is a conflict,
     whatever its rows. In a table without partitions every added file is.
     """
-    adds = winner.files.adds
-    if not adds.num_rows or winner.info.operation in _RE_ADDING:
+    adds = concurrent.files.adds
+    if not adds.num_rows or concurrent.info.operation in _RE_ADDING:
         return None
     if not appends_matter(
         current.isolation,
-        blind=winner.is_blind_append,
+        blind=concurrent.is_blind_append,
         metadata_changed=current.actions.metadata is not None,
     ):
         return None
     path = may_have_been_read(
-        adds, current.reads, winner.protocol_before, winner.metadata_before, table=winner.table
+        adds,
+        current.reads,
+        concurrent.protocol_before,
+        concurrent.metadata_before,
+        table=concurrent.table,
     )
     return None if path is None else f"added the file {path!r}, which should have been read"
 
@@ -192,36 +200,36 @@ _RE_ADDING = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
 """Operations of Delta Spark that add existing files again, to set or remove their row ids."""
 
 
-def _delete_read(current: CurrentCommit, winner: WinningCommit) -> str | None:
+def _delete_read(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """Removed files conflict if we read one of them, whatever its deletion vector, or the whole table."""
-    removed = winner.files.removes["path"]
+    removed = concurrent.files.removes["path"]
     if current.reads.whole_table:
         read = removed[0].as_py() if len(removed) else None
     else:
-        read = _first_shared(winner.files.removes, current, lambda: current.read_keys)
+        read = _first_shared(concurrent.files.removes, current, lambda: current.read_keys)
     return None if read is None else f"removed the file {read!r}, which was read"
 
 
-def _delete_delete(current: CurrentCommit, winner: WinningCommit) -> str | None:
+def _delete_delete(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """Removed files conflict if we remove one of them."""
     # By path alone: two changes of one file conflict whatever deletion vectors they know it with.
-    both = _first_shared(winner.files.removes, current, lambda: current.removed_keys)
+    both = _first_shared(concurrent.files.removes, current, lambda: current.removed_keys)
     return None if both is None else f"removed the file {both!r}, which is removed here too"
 
 
-def _removed_added(current: CurrentCommit, winner: WinningCommit) -> str | None:
+def _removed_added(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """Removed files conflict if we add one of them: it would come back."""
     # A commit that adds an existing file again, with new statistics for example, relies on the file.
-    both = _first_shared(winner.files.removes, current, lambda: current.added_keys)
+    both = _first_shared(concurrent.files.removes, current, lambda: current.added_keys)
     return None if both is None else f"removed the file {both!r}, which is added here"
 
 
-def _added_added(current: CurrentCommit, winner: WinningCommit) -> str | None:
+def _added_added(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """Added files conflict if we add one with the same path: one has overwritten the other.
 
     They don't if the file was in the table before, and both commits only change what is recorded about it.
     """
-    both = _shared(winner.files.adds, current, lambda: current.added_keys)
+    both = _shared(concurrent.files.adds, current, lambda: current.added_keys)
     if not len(both):
         return None
     # Hardly ever reached, so reading all live files does no harm.
@@ -235,7 +243,7 @@ def _added_added(current: CurrentCommit, winner: WinningCommit) -> str | None:
 def _first_shared(
     theirs: pa.Table, current: CurrentCommit, mine: Callable[[], pa.ChunkedArray]
 ) -> str | None:
-    """The first of a winner's files that is among ours, however the paths are spelled."""
+    """The first of the files of a concurrent commit that is among ours, however the paths are spelled."""
     shared = _shared(theirs, current, mine)
     return shared[0].as_py() if len(shared) else None
 
@@ -243,7 +251,7 @@ def _first_shared(
 def _shared(
     theirs: pa.Table, current: CurrentCommit, mine: Callable[[], pa.ChunkedArray]
 ) -> pa.ChunkedArray:
-    """The paths of the winning files that are among ours, however the paths are spelled."""
+    """The paths of its files that are among ours, however the paths are spelled."""
     paths = theirs["path"]
     if not len(paths):
         return paths

@@ -52,11 +52,11 @@ def isolation_level(actions: Actions, properties: TableProperties) -> IsolationL
 
 
 def appends_matter(level: IsolationLevel, *, blind: bool, metadata_changed: bool) -> bool:
-    """Whether files that a winning commit added may conflict with a commit.
+    """Whether files that a concurrent commit added may conflict with a commit.
 
     Args:
         level: the level of the commit.
-        blind: whether the winning commit is a blind append.
+        blind: whether the concurrent commit is a blind append.
         metadata_changed: whether the commit itself changes the metadata.
     """
     match level:

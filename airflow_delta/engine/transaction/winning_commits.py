@@ -95,13 +95,15 @@ class ConcurrentCommits:
     opened: Snapshot | None = None
 
     @property
-    def winners(self) -> Iterator[WinningCommit]:
+    def parsed_commits(self) -> Iterator[WinningCommit]:
         """The commits, oldest first.
 
         Raises:
             CorruptLogError: an action breaks the protocol.
         """
-        return _winners(self.commits, self.base.protocol, self.base.metadata, table=self.base.table)
+        return _parse_commits(
+            self.commits, self.base.protocol, self.base.metadata, table=self.base.table
+        )
 
     def newest(self) -> Snapshot:
         """The snapshot after the commits.
@@ -205,7 +207,7 @@ def _check_is_same_table(base: Snapshot, newest: Snapshot) -> None:
         )
 
 
-def _winners(
+def _parse_commits(
     commits: NewCommits, protocol: Protocol, metadata: Metadata, *, table: str
 ) -> Iterator[WinningCommit]:
     non_file: defaultdict[int, defaultdict[str, list[Mapping[str, Any]]]]
@@ -213,18 +215,18 @@ def _winners(
     for action in commits.parsed.non_file_actions:
         non_file[action.version][action.kind].append(action.value)
     for commit in commits.commits:
-        winner = _winner(
+        parsed = _parse_commit(
             commit.version,
             non_file[commit.version],
             _of_version(commits.parsed.files, commit.version),
             before=(protocol, metadata),
             table=table,
         )
-        protocol, metadata = winner.protocol_after, winner.metadata_after
-        yield winner
+        protocol, metadata = parsed.protocol_after, parsed.metadata_after
+        yield parsed
 
 
-def _winner(
+def _parse_commit(
     version: int,
     non_file: Mapping[str, Sequence[Mapping[str, Any]]],
     files: FileActions,

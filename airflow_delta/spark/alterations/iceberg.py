@@ -86,7 +86,7 @@ def enable_iceberg_compat(
         InvalidTableError: the table has what the version excludes, such as a type, or the feature
             ``deletionVectors`` for version 1. The message says what to do.
         UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
-        CommitConflictError: another writer has changed the table meanwhile.
+        CommitConflictError: another writer has changed the table concurrently.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         DeltaError: the table or its files can't be read or written.
         PySparkException: Spark's own errors.

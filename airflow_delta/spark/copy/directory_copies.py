@@ -5,9 +5,9 @@
 3. Rename the new copy to the target, and check that no other run wrote there.
 4. Delete the old copy. If step 2 or 3 fails, rename it back.
 
-An object store renames by copying file by file, in any order. A run that is killed meanwhile leaves some
-files of the old or the new copy at the target. The next copy repairs that, unless the marker is missing.
-docs/how-to/copy-a-version.md says which directories may be deleted then.
+An object store renames by copying file by file, in any order. A run that is killed while it does leaves
+some files of the old or the new copy at the target. The next copy repairs that, unless the marker is
+missing. docs/how-to/copy-a-version.md says which directories may be deleted then.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ _BYTES_OF_LIST, _BYTES_OF_SLOT = 16, 8
 """Spark's memory for a list without its members, and for its slot in the outer array, even if null."""
 
 _ROWS_AT_A_TIME = 1 << 22
-"""The rows that are processed at once; each takes some fifty bytes meanwhile."""
+"""The rows that are processed at once; each takes some fifty bytes of memory."""
 _MOST_ROWS_IN_RUNS = 1 << 16
 """A vector with more rows in runs is read window by window."""
 _WINDOW_BITS = 16

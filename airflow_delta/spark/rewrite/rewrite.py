@@ -15,7 +15,7 @@ feature              files of a commit                           operation (as i
 
 No row changes: all actions have ``dataChange=false``.
 
-If others remove one of the files meanwhile, or add one in the case of column mapping, the commit
+If others remove one of the files concurrently, or add one in the case of column mapping, the commit
 fails. The next round reuses the rewritten files whose originals are still there, unless the
 metadata has changed.
 
@@ -245,7 +245,7 @@ class _Rewriting:
     def _files(self, base: Snapshot) -> pa.Table:
         """The files of the next commit."""
         if self._paths is None or self._feature == _MAPPING:
-            self._paths = self._with_traces(base).combine_chunks()
+            self._paths = self._paths_with_feature(base).combine_chunks()
         files = base.files()
         files = files.filter(pc.is_in(files["path"], value_set=self._paths))
         if self._feature == _MAPPING:
@@ -253,14 +253,14 @@ class _Rewriting:
         if self._feature == "deletionVectors":
             # A file that has lost its deletion vector in the meantime needn't be rewritten.
             files = files.filter(
-                pc.is_in(files["path"], value_set=self._with_traces(base).combine_chunks())
+                pc.is_in(files["path"], value_set=self._paths_with_feature(base).combine_chunks())
             )
         # Sorted by path, so that the files of a partition are mostly in one commit.
         files = files.sort_by("path")
         within = pc.less_equal(pc.cumulative_sum(files["size"]), _BATCH_BYTES)
         return files.slice(0, max(1, pc.sum(within).as_py() or 0))
 
-    def _with_traces(self, base: Snapshot) -> pa.ChunkedArray:
+    def _paths_with_feature(self, base: Snapshot) -> pa.ChunkedArray:
         """The paths of the files that use the feature."""
         if self._feature == "typeWidening":
             return find_files_with_narrow_types(base, self._table.file_access)["path"]

@@ -74,7 +74,7 @@ class HadoopDirectories:
     def rename(self, path: str, new_path: str) -> None:
         """Rename a directory to a path that doesn't exist or is an empty directory.
 
-        If something is created at the new path meanwhile, nothing is renamed. An object store that
+        If something is created at the new path concurrently, nothing is renamed. An object store that
         copies may then have files of both at the new path.
 
         Raises:

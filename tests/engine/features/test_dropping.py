@@ -11,7 +11,7 @@ from airflow_delta.engine.features.column_mapping import metadata_without_mappin
 from airflow_delta.engine.features.dropping import (
     disable_feature,
     find_feature,
-    metadata_traces,
+    find_metadata_uses,
     protocol_without,
     without_recorded_types,
 )
@@ -113,22 +113,22 @@ def test_what_is_turned_off_leaves_no_traces(
     feature: str, traced: dict[str, str], off: dict[str, str]
 ) -> None:
     before = of({**traced, "mine": "stays"})
-    (trace,) = metadata_traces(feature, before, table="t")
+    (trace,) = find_metadata_uses(feature, before, table="t")
     assert trace == f"{next(iter(traced))} is {next(iter(traced.values()))!r}"
     after = disable_feature(feature, before)
     assert after.configuration == {**off, "mine": "stays"}
-    assert metadata_traces(feature, after, table="t") == ()
+    assert find_metadata_uses(feature, after, table="t") == ()
     assert disable_feature(feature, after) is after
 
 
 def test_recorded_types_are_a_trace() -> None:
     changes = [{"fromType": "integer", "toType": "long"}]
     before = of({}, **{"delta.typeChanges": changes, "comment": "c"})
-    assert metadata_traces("typeWidening", before, table="t") == (
+    assert find_metadata_uses("typeWidening", before, table="t") == (
         "changes of type are recorded for the columns id",
     )
     after = without_recorded_types(before, table="t")
-    assert metadata_traces("typeWidening", after, table="t") == ()
+    assert find_metadata_uses("typeWidening", after, table="t") == ()
     assert json.loads(after.schema_string or "")["fields"][0]["metadata"] == {"comment": "c"}
 
 

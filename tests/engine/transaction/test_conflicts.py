@@ -432,7 +432,7 @@ def test_a_transaction_that_is_merely_written_is_no_conflict(tmp_path: Path) -> 
     """The rule itself needs lookups: `set_transaction` counts as one."""
     base = table_of(tmp_path).snapshot()
     write_commit(tmp_path, 1, txn_of("app"))
-    (winner,) = load_concurrent_commits(base).winners
+    (winner,) = load_concurrent_commits(base).parsed_commits
     actions = Actions(transactions=(Txn("app", 2),))
     check_conflicts(CurrentCommit(base, actions, Reads(), IsolationLevel.SERIALIZABLE), winner)
     with pytest.raises(ConcurrentTransactionError, match="application 'app'"):

@@ -716,7 +716,7 @@ def test_nor_is_it_where_a_stage_needs_what_was_cleaned_up(tmp_path: Path) -> No
     for version in (0, 1):
         commit_path(tmp_path, version).unlink()
     (tmp_path / "_delta_log" / f"{1:020}.checkpoint.parquet").unlink()
-    with pytest.raises(CommitConflictError, match="was cleaned up meanwhile"):
+    with pytest.raises(CommitConflictError, match="was cleaned up concurrently"):
         txn.commit()
     assert live(tmp_path) == {"first", "second"}
 

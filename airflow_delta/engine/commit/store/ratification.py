@@ -131,12 +131,12 @@ def _ratify(
             break
         except CommitOwnerUnavailableError as error:
             failure = error
-    response = _find_winner(table_store, proposal, failure)
+    response = _find_ratified(table_store, proposal, failure)
     is_ours = response.commit is not None and response.commit.path == commit.path
     return None if is_ours else response
 
 
-def _find_winner(
+def _find_ratified(
     table_store: TableCommitStore, proposal: Proposal, failure: CommitOwnerUnavailableError | None
 ) -> CommitResponse:
     """Find out which client made the version, if the commit store hasn't confirmed that ours did.
@@ -165,7 +165,7 @@ def _find_winner(
     except CommitOwnerError:
         if failure is None:
             raise
-        return _find_winner_in_log(table_store, proposal, failure)
+        return _find_ratified_in_log(table_store, proposal, failure)
     if failure is not None:
         raise _make_unknown_error(table_store, proposal, failure)
     _check_next(table_store, entry, version)
@@ -177,7 +177,7 @@ def _find_winner(
     )
 
 
-def _find_winner_in_log(
+def _find_ratified_in_log(
     table_store: TableCommitStore, proposal: Proposal, failure: CommitOwnerUnavailableError
 ) -> CommitResponse:
     """Find out from the log which client made the version, while the owner can't be reached."""

@@ -274,7 +274,7 @@ def _plan(storage: Storage, owners: CommitOwners, version: int | None) -> Backfi
     tracked = owned.owner.get_commits(owned.table, logged + 1)
     newest = find_latest_version(storage, logged)
     if newest > max(logged, tracked.latest_table_version):
-        # Either the owner's record lags behind the log, or the owner has released the table meanwhile, and
+        # Either the owner's record lags behind the log, or the owner has released the table, and
         # the later versions aren't its own. Read the log again to find out.
         newest, now_owned = _open_logged(storage, owners)
         if now_owned is None or now_owned.table != owned.table:

@@ -161,7 +161,7 @@ def _explain_fault(
                 found, expected = size_text(present[file.path]), size_text(file.size)
                 return f"its sidecar {file.path} has {found}, expected {expected}"
     except ObjectNotFoundError:
-        return None  # a cleanup has deleted it meanwhile
+        return None  # a cleanup has deleted it concurrently
     except CorruptLogError as damage:
         return damage.message
     return None

@@ -133,7 +133,7 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
             _read(subject, commits[middle:], seen)
             return
         if isinstance(failure, ObjectNotFoundError):
-            return  # a cleanup has deleted it meanwhile
+            return  # a cleanup has deleted it concurrently
         if isinstance(failure, StorageError):
             subject.probe()
         seen.unreadable[commits[0].version] = failure.message

@@ -67,7 +67,7 @@ def _check_contents(subject: Subject) -> Iterator[Finding]:
         try:
             recorded = _parse(subject, _read_texts(subject, compaction), compaction)
         except ObjectNotFoundError:
-            continue  # a cleanup has deleted it meanwhile
+            continue  # a cleanup has deleted it concurrently
         except CorruptLogError as damage:
             yield _report_damage(compaction, damage)
             continue

@@ -60,7 +60,7 @@ def find_incremental_base(
     if listing is None:
         listing = list_log(snapshot.storage, start=checkpoint.version)
     # Sidecars are shared only with the newest checkpoint: a cleanup may delete those of older ones
-    # meanwhile.
+    # concurrently.
     if listing.checkpoints and listing.checkpoints[-1].version > checkpoint.version:
         return None
     return reader if has_all_in_sidecars(reader) else None

@@ -163,7 +163,7 @@ def execute_checkpoint(
         written = _put(storage, snapshot, plan, write)
     except ObjectExistsError:
         # It has the same content, and replacing it could disturb its readers.
-        reason = f"another writer has published {plan.path} meanwhile"
+        reason = f"another writer has published {plan.path} concurrently"
         _delete_damaged(storage, plan)
         return CheckpointResult(replace(plan, needed=False, reason=reason), written=False)
     checkpoint = written.checkpoint

@@ -85,7 +85,7 @@ def convert_directory(
         dry_run: only plan.
 
     Raises:
-        TableAlreadyExistsError: another writer has created the table meanwhile.
+        TableAlreadyExistsError: another writer has created the table concurrently.
         InvalidTableError: files of a former table's log are left; or see `plan_conversion`.
         CommitOutcomeUnknownError: the store failed; the table may have been created.
         DeltaError: see `plan_conversion`.

@@ -1,7 +1,7 @@
 """Drop a table feature: prepare the table, and take the feature out of its protocol.
 
 * `plan`: which steps that takes, and whether it is possible at all;
-* `preparation`: the steps that remove the feature's traces from the newest version. `preparing` commits
+* `preparation`: the steps after which the newest version doesn't use the feature. `preparing` commits
   them, with `row_ids`, `unmapping` and `vector_tombstones`; a `rewrite` of data files is left to the
   caller;
 * `barriers`: checkpoints that hide versions with the feature from readers without it;

@@ -57,13 +57,13 @@ def count_missing_barriers(storage: Storage, base: Snapshot, *, made: int) -> in
     """Count the barriers that are still to be made.
 
     Barriers of a former run count if they are the newest versions: an empty commit has the state of the one
-    before it, so they have no traces either. If there are other commits after them, that is unknown.
+    before it, so they don't use the feature either. If there are other commits after them, that is unknown.
 
     Args:
         storage: where the table is.
-        base: the newest version, which has no traces.
-        made: how many this run has made since there are no traces, regardless of what others have committed
-            since.
+        base: the newest version, which doesn't use the feature.
+        made: how many this run has made since the table doesn't use the feature, whatever others have
+            committed since.
     """
     return max(0, BARRIERS - max(made, _count_existing(storage, base)))
 

@@ -44,7 +44,7 @@ def commit_downgrade(
         plan: a plan without preparations.
 
     Raises:
-        ConstraintViolationError: the table has traces of the feature again.
+        ConstraintViolationError: the table uses the feature again.
         CommitConflictError: a concurrent commit changed protocol or metadata; if the history was searched,
             also if it changed files.
         DeltaError: see `OptimisticTransaction.commit`.
@@ -62,7 +62,7 @@ def commit_downgrade(
     # Users can't shrink a protocol or change system domains, so the intent allows it.
     transaction.declare(DropFeatures(plan.dropped, hides_history=plan.way == "hidden"))
     if plan.way == "truncated":
-        # Any concurrent commit is a conflict: even if a trace is gone again, its commit stays in the
+        # Any concurrent commit is a conflict: even if a use is gone again, its commit stays in the
         # history.
         transaction.read_table()
     transaction.set_protocol(plan.protocol)

@@ -98,7 +98,7 @@ class _Run:
 
     Attributes:
         commits: how many commits it has made.
-        barriers: how many of them were barriers, since the newest version has no traces.
+        barriers: how many of them were barriers, since the newest version doesn't use the feature.
         rewrites: how often files were rewritten.
         first: the first version that was committed, also by the rewriter; None for none.
         last: the last one.

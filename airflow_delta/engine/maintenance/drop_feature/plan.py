@@ -3,12 +3,12 @@
 There are three ways:
 
 * ``"at once"``, for features whose former versions do no harm to readers without them: when the newest
-  version has no traces of the feature, one commit takes it out of the protocol;
-* ``"hidden"``, for the others (`Drop.hides_history`): checkpoints after the last trace hide the versions
-  with the feature, so readers of later versions never need their commits. The feature
+  version doesn't use the feature, one commit takes it out of the protocol;
+* ``"hidden"``, for the others (`Drop.hides_history`): checkpoints after the last version with
+  the feature hide the earlier ones, so readers of later versions never need their commits. The feature
   ``checkpointProtection`` keeps these checkpoints (RFC checkpoint-protection);
-* ``"truncated"``, for the same features: versions with traces must expire and be cleaned up before the
-  feature is dropped, so it takes two runs (`truncation`). This is the only way for
+* ``"truncated"``, for the same features: versions with the feature must expire and be cleaned up before it
+  is dropped, so it takes two runs (`truncation`). This is the only way for
   ``checkpointProtection``.
 
 A plan lists what is left to do from the newest version on. Each step is planned again when its turn comes.
@@ -53,7 +53,7 @@ class DropFeaturePlan:
         feature: the feature's name.
         way: how it is dropped.
         version: the newest version, for which the plan was made.
-        preparations: the steps that remove its traces from the newest version, in order.
+        preparations: the steps after which the newest version doesn't use it, in order.
         barriers: how many versions with checkpoints are made after that, to hide the others.
         truncation: what happens to the history; None if it isn't truncated.
         protocol: the protocol afterwards.
@@ -84,8 +84,8 @@ class DropFeaturePlan:
     def ready_at_ms(self) -> int | None:
         """When history can be truncated, in epoch ms.
 
-        None if there is nothing to wait for, or if it isn't known yet, because the newest version still has
-        traces.
+        None if there is nothing to wait for, or if it isn't known yet, because the newest version still
+        uses the feature.
         """
         return None if self.truncation is None else self.truncation.ready_at_ms
 
@@ -185,7 +185,8 @@ def plan_drop_feature(
         feature: its name, as in the registry.
         way: how it is dropped, by `choose_way`.
         now_ms: the time, in epoch ms.
-        barriers_made: how many barriers this run has made since the newest version has no traces.
+        barriers_made: how many barriers this run has made since the newest version doesn't use the
+            feature.
 
     Raises:
         ConstraintViolationError: the table still needs the feature; see `check_droppable`.

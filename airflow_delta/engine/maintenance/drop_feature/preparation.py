@@ -1,7 +1,7 @@
-"""Plan the steps that remove the traces of a feature from a table's newest version.
+"""Plan the steps after which a table's newest version no longer uses a feature.
 
 The first step of `plan_preparations` is the next one to do; after it the table is opened and planned again.
-So it doesn't matter at which step a run is interrupted, or what others commit meanwhile.
+So it doesn't matter at which step a run is interrupted, or what others commit concurrently.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from airflow_delta.engine.features.dropping import (
     TYPE_WIDENING,
     disable_feature,
-    metadata_traces,
+    find_metadata_uses,
 )
 from airflow_delta.engine.features.feature import Drop
 from airflow_delta.engine.features.managed_commits import FEATURE as MANAGED_COMMIT
@@ -34,7 +34,7 @@ from airflow_delta.engine.storage.file_access import FileAccess
 __all__ = ["Preparation", "StepKind", "plan_preparations"]
 
 StepKind = Literal[
-    # Set or remove the properties by which writers use the feature, so that no new traces are made.
+    # Set or remove the properties by which writers use the feature, so that there are no new uses.
     "turn off",
     # Take the table back from its commit owner, and drop ``managedCommit``.
     "hand back",
@@ -91,7 +91,7 @@ def plan_preparations(base: Snapshot, feature: str, access: FileAccess) -> Itera
         yield Preparation("hand back", "take the table back from its commit owner")
         return
     off = disable_feature(feature, base.metadata)
-    active = bool(metadata_traces(feature, base.metadata, table=base.table))
+    active = bool(find_metadata_uses(feature, base.metadata, table=base.table))
     if off is not base.metadata and (active or feature == ROW_TRACKING):
         yield Preparation("turn off", _describe_changes(feature))
     rewritten = _REWRITTEN.get(feature)

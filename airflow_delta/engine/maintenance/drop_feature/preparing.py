@@ -1,4 +1,4 @@
-"""Commit the steps that remove the traces of a feature from a table; see `preparation`.
+"""Commit the steps after which a table no longer uses a feature; see `preparation`.
 
 Each step is one commit, or one conversion. It is based on the version that it was planned for, and has
 Delta Spark's name for it.

@@ -141,6 +141,6 @@ def _explain_waiting(result: DropFeatureResult) -> str:
     # If it is known when to come back, the reason why nothing can be cleaned up yet doesn't matter.
     why = truncation.cleanup.reason if truncation.cleanup and ready is None else None
     return (
-        f"the history up to version {truncation.last_trace} needs {result.feature}, and must expire first; "
+        f"the history up to version {truncation.last_use} needs {result.feature}, and must expire first; "
         f"come back {when}" + (f" ({why})" if why else "")
     )

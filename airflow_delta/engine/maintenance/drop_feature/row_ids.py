@@ -1,7 +1,7 @@
 """Remove the row ids from the files of a table whose row tracking is suspended.
 
 Files are added again without ``baseRowId`` and ``defaultRowCommitVersion``, a batch in each commit. Files
-that others add meanwhile have no row ids either. Delta Spark has the same name for these commits, and
+that others add concurrently have no row ids either. Delta Spark has the same name for these commits, and
 allows concurrent writers.
 
 PROTOCOL.md, "Row Tracking", describes no way back. That files may lack row ids once the feature is dropped

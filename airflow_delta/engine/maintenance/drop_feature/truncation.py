@@ -1,13 +1,13 @@
 """Plan the truncation of history: let versions with a feature expire, and clean them up.
 
-1. Once the newest version has no traces, a checkpoint is written: the *start*, with which the log will
-   begin.
+1. Once the newest version doesn't use the feature, a checkpoint is written: the *start*, with which the
+   log will begin.
 2. When the start is as old as ``delta.dropFeatureTruncateHistory.retentionDuration``, a day unless set,
    running readers and writers no longer need older versions. A metadata cleanup deletes them.
-3. If nothing that remains has a trace, the feature can be dropped.
+3. If no version that remains uses the feature, it can be dropped.
 
-A trace is metadata that enable the feature, or a file that needs it; of ``v2Checkpoint``, a checkpoint with
-V2's name or content; of ``checkpointProtection``, every version below the boundary
+A version uses a feature if its metadata enable it, or if it has a file that needs it. ``v2Checkpoint`` is
+used by a checkpoint with V2's name or content, ``checkpointProtection`` by every version below the boundary
 (`read_protection_boundary`).
 
 With the last protected checkpoint ``checkpointProtection`` is dropped too.
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.action_schema import VERSION
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.errors import CorruptLogError, VersionNotFoundError
-from airflow_delta.engine.features.dropping import PROTECTION, metadata_traces
+from airflow_delta.engine.features.dropping import PROTECTION, find_metadata_uses
 from airflow_delta.engine.log.completeness import check_commits
 from airflow_delta.engine.log.files import Checkpoint, Commit
 from airflow_delta.engine.log.listing import Listing, list_log
@@ -60,21 +60,21 @@ class Truncation:
 
     Attributes:
         version: the newest version of the log.
-        last_trace: the newest version with a trace that a cleanup would leave; None if it leaves none, so
+        last_use: the newest version with the feature that a cleanup would leave; None if it leaves none, so
             that the feature can be dropped.
-        begins_after: the version after which the log has to begin, so that no trace is left; None if that
-            isn't known yet, or none is left.
+        begins_after: the version after which the log has to begin, so that no version uses the
+            feature; None if that isn't known yet, or none does.
         start: the version of the checkpoint that the log has to begin with; None if it doesn't exist yet,
             or isn't needed.
         ready_at_ms: when the history before the start can be cleaned up, in epoch ms; None if that isn't
             known yet, or there is nothing to wait for.
         retention_ms: how old the start has to be.
-        cleanup: the cleanup that is due now; None while the newest version has traces.
+        cleanup: the cleanup that is due now; None while the newest version uses the feature.
         unprotects: whether the cleanup leaves nothing that ``checkpointProtection`` protects.
     """
 
     version: int
-    last_trace: int | None
+    last_use: int | None
     begins_after: int | None
     start: int | None
     ready_at_ms: int | None
@@ -85,7 +85,7 @@ class Truncation:
     @property
     def waits(self) -> bool:
         """Whether the feature can't be dropped yet."""
-        return self.cleanup is None or self.last_trace is not None
+        return self.cleanup is None or self.last_use is not None
 
     @property
     def needs_checkpoint(self) -> bool:
@@ -127,7 +127,7 @@ def plan_truncation(
         storage: where the table is.
         base: the newest version.
         feature: the feature to be dropped.
-        prepared: whether the newest version has no traces of it.
+        prepared: whether the newest version doesn't use it.
         now_ms: the time, in epoch ms.
 
     Raises:
@@ -148,19 +148,19 @@ def plan_truncation(
         begin = snapshot.timeline.earliest_recreatable
     isolated = _list_isolated_versions(storage, cleanup, begin)
     unprotects = begin >= boundary and not isolated
-    last_trace: int | None
+    last_use: int | None
     if feature == PROTECTION:
-        last_trace = None if unprotects else boundary - 1
+        last_use = None if unprotects else boundary - 1
     else:
-        last_trace = _find_last_trace(storage, snapshot, feature, first=begin)
-        if last_trace is None:
-            last_trace = _find_last_isolated_trace(storage, feature, isolated)
+        last_use = _find_last_use(storage, snapshot, feature, first=begin)
+        if last_use is None:
+            last_use = _find_last_isolated_use(storage, feature, isolated)
     begins_after = start = None
-    if last_trace is not None:
-        begins_after, start = _find_start(storage, last_trace, boundary=boundary)
+    if last_use is not None:
+        begins_after, start = _find_start(storage, last_use, boundary=boundary)
     return Truncation(
         version=snapshot.version,
-        last_trace=last_trace,
+        last_use=last_use,
         begins_after=begins_after,
         start=start,
         ready_at_ms=None if start is None else _compute_ready_at(snapshot, start, retention_ms),
@@ -170,12 +170,12 @@ def plan_truncation(
     )
 
 
-def _find_start(storage: Storage, last_trace: int, *, boundary: int) -> tuple[int, int | None]:
+def _find_start(storage: Storage, last_use: int, *, boundary: int) -> tuple[int, int | None]:
     """Find the version after which the log has to begin, and the oldest checkpoint after it."""
     versions = [checkpoint.version for checkpoint in list_log(storage).checkpoints]
     # Protected checkpoints stay until all below the boundary is deleted at once.
-    stays = any(version <= last_trace and version < boundary for version in versions)
-    after = max(last_trace, boundary - 1) if stays else last_trace
+    stays = any(version <= last_use and version < boundary for version in versions)
+    after = max(last_use, boundary - 1) if stays else last_use
     return after, min((version for version in versions if version > after), default=None)
 
 
@@ -185,19 +185,17 @@ def _compute_ready_at(snapshot: Snapshot, start: int, retention_ms: int) -> int:
     return time_ms + -time_ms % _MINUTE_MS + retention_ms
 
 
-def _find_last_trace(
-    storage: Storage, snapshot: Snapshot, feature: str, *, first: int
-) -> int | None:
-    """Find the newest version with a trace, among those from a version on that can be rebuilt."""
+def _find_last_use(storage: Storage, snapshot: Snapshot, feature: str, *, first: int) -> int | None:
+    """Find the newest version with the feature, among those from a version on that can be rebuilt."""
     listing = list_log(storage, start=first, end=snapshot.version)
     commits = [commit for commit in listing.commits if commit.version > first]
     check_commits(commits, after=first, to=snapshot.version, table=storage.root)
     last = _search_commits(storage, commits, feature, snapshot)
-    if last.traced is None and metadata_traces(
+    if last.by_metadata is None and find_metadata_uses(
         feature, open_snapshot(storage, first, verified=True).metadata, table=storage.root
     ):
-        last.traced = last.until
-    found = [last.traced, last.of_files]
+        last.by_metadata = last.until
+    found = [last.by_metadata, last.by_files]
     if feature == "v2Checkpoint":
         found.append(_find_v2_checkpoint(storage, listing))
     return max((version for version in found if version is not None), default=None)
@@ -220,22 +218,20 @@ def _list_isolated_versions(
     return sorted(version for version in found if version < begin)
 
 
-def _find_last_isolated_trace(
-    storage: Storage, feature: str, versions: Sequence[int]
-) -> int | None:
-    """Find the newest version with a trace, among those of `_list_isolated_versions`."""
+def _find_last_isolated_use(storage: Storage, feature: str, versions: Sequence[int]) -> int | None:
+    """Find the newest version with the feature, among those of `_list_isolated_versions`."""
     for version in reversed(versions):
         try:
-            if _has_trace(storage, feature, version):
+            if _uses_feature(storage, feature, version):
                 return version
         except (CorruptLogError, VersionNotFoundError):
             continue  # a damaged checkpoint rebuilds nothing
     return None
 
 
-def _has_trace(storage: Storage, feature: str, version: int) -> bool:
+def _uses_feature(storage: Storage, feature: str, version: int) -> bool:
     snapshot = open_snapshot(storage, version, verified=True)
-    if metadata_traces(feature, snapshot.metadata, table=storage.root):
+    if find_metadata_uses(feature, snapshot.metadata, table=storage.root):
         return True
     if feature == "v2Checkpoint":
         listing = list_log(storage, start=version, end=version)
@@ -245,22 +241,22 @@ def _has_trace(storage: Storage, feature: str, version: int) -> bool:
 
 @dataclass(slots=True)
 class _Last:
-    """What is known of the newest trace, while commits are read backwards from the newest.
+    """The newest uses that are known, while commits are read backwards from the newest.
 
     Attributes:
         until: the last version for which the next older metadata are in force.
-        traced: the newest version whose metadata have a trace.
-        of_files: the newest version that has a file with a trace, or whose commit adds such a file.
+        by_metadata: the newest version whose metadata use the feature.
+        by_files: the newest version that has a file that needs it, or whose commit adds such a file.
     """
 
     until: int
-    traced: int | None = None
-    of_files: int | None = None
+    by_metadata: int | None = None
+    by_files: int | None = None
 
     @property
     def is_found(self) -> bool:
         """Whether older commits can't change what is known."""
-        return self.traced is not None or (self.of_files or -1) >= self.until
+        return self.by_metadata is not None or (self.by_files or -1) >= self.until
 
 
 def _search_commits(
@@ -273,13 +269,13 @@ def _search_commits(
         read = _read(storage, commits[max(0, end - _BATCH) : end])
         if feature == "deletionVectors":
             versions = _list_versions_with_vectors(read, vectors, table=storage.root)
-            last.of_files = max([last.of_files or -1, *versions]) if versions else last.of_files
+            last.by_files = max([last.by_files or -1, *versions]) if versions else last.by_files
         for action in reversed(read.parsed.non_file_actions):
-            if action.kind != "metaData" or last.traced is not None:
+            if action.kind != "metaData" or last.by_metadata is not None:
                 continue
             metadata = Metadata.from_json(action.value, f"commit {action.version}: metaData")
-            if metadata_traces(feature, metadata, table=storage.root):
-                last.traced = last.until
+            if find_metadata_uses(feature, metadata, table=storage.root):
+                last.by_metadata = last.until
             last.until = action.version - 1
         if last.is_found:
             break

@@ -37,7 +37,7 @@ def unmap_columns(transaction: OptimisticTransaction) -> None:
         InvalidTableError: columns have names that only column mapping allows; or the schema or the
             clustering columns can't be read.
     """
-    # All files are removed, so any file added or removed meanwhile is a conflict.
+    # All files are removed, so any file added or removed concurrently is a conflict.
     base = transaction.read_table()
     transaction.set_metadata(metadata_without_mapping(base.metadata, table=base.table))
     domain = base.domains.get(DOMAIN)

@@ -44,7 +44,7 @@ class MetadataCleanupResult:
         plan: what was planned.
         num_deleted: how many files were deleted; 0 for a dry run.
         num_spared: sidecars that were planned to be deleted and stay, because a checkpoint written
-            meanwhile refers to them or may.
+            concurrently refers to them or may.
         hint_renewed: whether ``_last_checkpoint`` was pointed to a newer checkpoint.
     """
 

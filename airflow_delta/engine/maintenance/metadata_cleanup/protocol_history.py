@@ -43,7 +43,7 @@ def read_protocol_history(
         VersionNotFoundError: the first version can't be rebuilt.
         CorruptLogError: a commit is missing or damaged, or there is no protocol. The protocols of the
             versions before have been yielded by then. Facts, where known: version.
-        ObjectNotFoundError: a commit vanished meanwhile.
+        ObjectNotFoundError: a commit vanished concurrently.
         StorageError: the store failed.
     """
     state = LogState(storage, load_segment(storage, version=first, verified=True))

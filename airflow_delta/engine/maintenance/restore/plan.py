@@ -7,7 +7,7 @@ restore can be restored.
 1. `restore` opens the newest version, and looks for the commit of an earlier try, if ``once`` is given: a
    retry must not restore again what came after the first try (``transaction/once.py``).
 2. It plans, and checks that the files exist (``missing_files.py``).
-3. It commits. Any commit made meanwhile that changes files, schema, properties or domains is a conflict,
+3. It commits. Any commit made concurrently that changes files, schema, properties or domains is a conflict,
    and isn't retried, because the plan was made for another state.
 4. It checks the files again. A vacuum may have deleted them in the meantime
    (``vacuum/concurrent_commits.py``).

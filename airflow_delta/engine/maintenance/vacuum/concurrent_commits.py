@@ -75,7 +75,7 @@ class Deletions:
         Call it after the last batch.
 
         Raises:
-            ObjectNotFoundError: commits made meanwhile need files that were deleted. Facts: path (the
+            ObjectNotFoundError: commits made concurrently need files that were deleted. Facts: path (the
                 first), paths (at most 100), version.
             DeltaError: see `drop_needed`.
         """

@@ -38,7 +38,7 @@ class VacuumResult:
     Attributes:
         plan: what was planned.
         num_deleted: how many files were deleted; 0 for a dry run. Planned files that a commit has brought
-            back meanwhile aren't deleted.
+            back concurrently aren't deleted.
         bytes_deleted: the sum of their sizes, as far as they are known.
     """
 

@@ -1,7 +1,7 @@
 """Check that a table no longer uses the features that a commit drops.
 
-Earlier commits have removed the traces of the features (``maintenance/drop_feature``). This stage checks
-again, on the version that the attempt follows, because concurrent commits may have added new traces.
+Earlier commits have removed the uses of the features (``maintenance/drop_feature``). This stage checks
+again, on the version that the attempt follows, because concurrent commits may have added new ones.
 
 If older versions with the feature must be hidden, the commit sets its own version as the one below which
 checkpoints are protected. Each attempt sets it anew. It never decreases.
@@ -16,7 +16,7 @@ from dataclasses import replace
 from airflow_delta.engine.features.dropping import (
     PROTECTION,
     PROTECTION_BOUNDARY,
-    metadata_traces,
+    find_metadata_uses,
 )
 from airflow_delta.engine.snapshot.feature_usage import files_with
 from airflow_delta.engine.transaction.context import CommitContext
@@ -45,14 +45,14 @@ def check_dropped_features(actions: Actions, context: CommitContext) -> Actions:
     if not isinstance(dropped, DropFeatures) or base is None:
         return actions
     for feature in sorted(dropped.features):
-        traces = [*metadata_traces(feature, context.metadata, table=context.table)]
+        uses = [*find_metadata_uses(feature, context.metadata, table=context.table)]
         if count := files_with(feature, base).num_rows:
-            traces.append(f"{count} data files need it")
+            uses.append(f"{count} data files need it")
         if feature == _DOMAINS and (left := context.domains.keys() - _removed(actions)):
-            traces.append(f"there are the metadata domains {sorted(left)}")
-        if traces:
+            uses.append(f"there are the metadata domains {sorted(left)}")
+        if uses:
             raise context.violation(
-                f"it drops the feature {feature}, but {'; '.join(traces)}; prepare the table again"
+                f"it drops the feature {feature}, but {'; '.join(uses)}; prepare the table again"
             )
     if not dropped.hides_history:
         return actions

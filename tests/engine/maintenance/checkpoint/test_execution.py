@@ -281,7 +281,7 @@ def test_the_checkpoint_of_a_faster_writer_is_not_replaced(table: MemoryTable) -
     )
     result = delta.checkpoint()
     assert (result.written, result.plan.needed) == (False, False)
-    assert result.plan.reason == f"another writer has published {CHECKPOINT} meanwhile"
+    assert result.plan.reason == f"another writer has published {CHECKPOINT} concurrently"
     assert table.storage.read(CHECKPOINT) == theirs[CHECKPOINT]
 
 

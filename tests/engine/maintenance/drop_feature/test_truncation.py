@@ -169,7 +169,7 @@ def test_a_trace_of_a_single_commit_counts() -> None:
     assert result.status == "waiting"
     assert result.plan is not None
     assert result.plan.truncation is not None
-    assert result.plan.truncation.last_trace == 2
+    assert result.plan.truncation.last_use == 2
 
 
 def test_v2_checkpoints_count_as_long_as_they_are_there() -> None:
@@ -254,7 +254,7 @@ def test_versions_between_have_the_traces_of_the_one_before() -> None:
     assert (first.status, first.version) == ("waiting", 3)
     assert first.plan is not None
     assert first.plan.truncation is not None
-    assert (first.plan.truncation.last_trace, first.plan.truncation.start) == (2, 3)
+    assert (first.plan.truncation.last_use, first.plan.truncation.start) == (2, 3)
     # What has expired by now isn't cleaned up in vain.
     assert world.snapshot(0).version == 0
 
@@ -276,7 +276,7 @@ def test_deletion_vectors_count_until_they_are_removed() -> None:
     assert first.status == "waiting"
     assert first.plan is not None
     assert first.plan.truncation is not None
-    assert (first.plan.truncation.last_trace, first.plan.truncation.start) == (4, 5)
+    assert (first.plan.truncation.last_use, first.plan.truncation.start) == (4, 5)
     assert first.ready_at_ms is not None
     world.now = first.ready_at_ms
     assert world.drop("deletionVectors", truncate_history=True).status == "dropped"
@@ -302,7 +302,7 @@ def test_a_restored_file_counts_where_a_removed_one_of_its_path_has_a_vector() -
     # 5 turns it off, 6 rewrites: in 5 the file is still there.
     assert first.plan is not None
     assert first.plan.truncation is not None
-    assert (first.plan.truncation.last_trace, first.plan.truncation.start) == (5, 6)
+    assert (first.plan.truncation.last_use, first.plan.truncation.start) == (5, 6)
 
 
 @pytest.mark.parametrize("appended", [(), ("b", "c")], ids=["adjacent", "apart"])
@@ -324,8 +324,8 @@ def test_a_protected_checkpoint_with_a_trace_keeps_it_until_the_boundary(
     assert second.status == "waiting"
     assert second.plan is not None
     assert second.plan.truncation is not None
-    assert second.plan.truncation.last_trace is not None
-    assert second.plan.truncation.last_trace >= traced
+    assert second.plan.truncation.last_use is not None
+    assert second.plan.truncation.last_use >= traced
     assert second.plan.truncation.start == boundary
     ready = up_to_the_minute(world.snapshot(boundary).timestamp_ms) + 24 * HOUR
     assert second.ready_at_ms == ready
@@ -350,7 +350,7 @@ def test_a_checkpoint_that_an_earlier_cleanup_has_left_counts() -> None:
     assert result.status == "waiting"
     assert result.plan is not None
     assert result.plan.truncation is not None
-    assert result.plan.truncation.last_trace == traced
+    assert result.plan.truncation.last_use == traced
 
 
 def test_a_trace_that_came_and_went_concurrently_is_in_the_history() -> None:
@@ -374,7 +374,7 @@ def test_a_trace_that_came_and_went_concurrently_is_in_the_history() -> None:
     assert result.status == "waiting"
     assert result.plan is not None
     assert result.plan.truncation is not None
-    assert result.plan.truncation.last_trace == 3
+    assert result.plan.truncation.last_use == 3
     assert "deletionVectors" in supported_features(world.snapshot().protocol)
 
 
