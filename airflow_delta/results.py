@@ -1,4 +1,4 @@
-"""What tasks return, as types: the dictionary that XCom has of each operator and sensor.
+"""The types of what tasks return: the dictionary that XCom has of each operator and sensor.
 
 For tasks of your own that take a result, so that a type checker and an editor know its keys::
 
@@ -52,14 +52,14 @@ __all__ = [
 
 
 class VersionWaitResult(TypedDict):
-    """What `TableVersionSensor` returns."""
+    """The result of `TableVersionSensor`."""
 
     table_uri: str
     version: int
 
 
 class BackfillWaitResult(TypedDict):
-    """What `BackfillSensor` returns."""
+    """The result of `BackfillSensor`."""
 
     table_uri: str
     version: int
@@ -69,7 +69,7 @@ class BackfillWaitResult(TypedDict):
 
 
 class TruncationWaitResult(TypedDict):
-    """What `TruncationSensor` returns."""
+    """The result of `TruncationSensor`."""
 
     table_uri: str
     version: int
@@ -80,7 +80,7 @@ class TruncationWaitResult(TypedDict):
 
 
 class PinResult(TypedDict):
-    """What `TimeTravelSnapshotOperator` returns of the version that it pins."""
+    """The result of `TimeTravelSnapshotOperator`: the version that it pins."""
 
     table_uri: str
     version: int
@@ -91,13 +91,13 @@ class PinResult(TypedDict):
 
 
 class EventPinResult(PinResult):
-    """What `TimeTravelSnapshotOperator` returns with ``version="triggering_event"``."""
+    """The result of `TimeTravelSnapshotOperator` with ``version="triggering_event"``."""
 
     after_version: int | None
 
 
 class CopyResult(PinResult):
-    """What `TimeTravelSnapshotOperator` returns where it copies the version."""
+    """The result of `TimeTravelSnapshotOperator` if it copies the version."""
 
     target_uri: str
     target_version: int | None
@@ -108,7 +108,7 @@ class CopyResult(PinResult):
 
 
 class TableProfileResult(PinResult):
-    """What `TableProfileOperator` returns."""
+    """The result of `TableProfileOperator`."""
 
     num_partitions: int | None
     counted_by: str
@@ -116,7 +116,7 @@ class TableProfileResult(PinResult):
 
 
 class ChangeFeedResult(TypedDict):
-    """What `ChangeFeedOperator` returns without a target."""
+    """The result of `ChangeFeedOperator` without a target."""
 
     table_uri: str
     table_id: str
@@ -127,7 +127,7 @@ class ChangeFeedResult(TypedDict):
 
 
 class ChangesAppended(ChangeFeedResult):
-    """What `ChangeFeedOperator` returns with a target."""
+    """The result of `ChangeFeedOperator` with a target."""
 
     target_uri: str
     target_version: int | None
@@ -137,7 +137,7 @@ class ChangesAppended(ChangeFeedResult):
 
 
 class CheckpointResult(TypedDict):
-    """What `CheckpointOperator` returns."""
+    """The result of `CheckpointOperator`."""
 
     table_uri: str
     version: int
@@ -155,7 +155,7 @@ class CheckpointResult(TypedDict):
 
 
 class LogCompactionResult(TypedDict):
-    """What `LogCompactionOperator` returns."""
+    """The result of `LogCompactionOperator`."""
 
     table_uri: str
     version: int
@@ -171,7 +171,7 @@ class LogCompactionResult(TypedDict):
 
 
 class MetadataCleanupResult(TypedDict):
-    """What `MetadataCleanupOperator` returns."""
+    """The result of `MetadataCleanupOperator`."""
 
     table_uri: str
     version: int
@@ -193,7 +193,7 @@ class MetadataCleanupResult(TypedDict):
 
 
 class ConvertResult(TypedDict):
-    """What `ConvertToDeltaOperator` returns."""
+    """The result of `ConvertToDeltaOperator`."""
 
     table_uri: str
     version: int | None
@@ -210,7 +210,7 @@ class ConvertResult(TypedDict):
 
 
 class OptimizePlanResult(TypedDict):
-    """What an optimization rewrites, and why it rewrites nothing."""
+    """The files that an optimization rewrites, or why it rewrites nothing."""
 
     version: int
     files: int
@@ -229,7 +229,7 @@ class OptimizePlanResult(TypedDict):
 
 
 class OptimizeResult(TypedDict):
-    """What `OptimizeOperator` returns."""
+    """The result of `OptimizeOperator`."""
 
     table_uri: str
     version: int
@@ -256,7 +256,7 @@ class FileCount(TypedDict):
 
 
 class VacuumResult(TypedDict):
-    """What `VacuumOperator` returns."""
+    """The result of `VacuumOperator`."""
 
     table_uri: str
     version: int
@@ -287,7 +287,7 @@ class RestoreCheckpoint(TypedDict):
 
 
 class RestoreResult(TypedDict):
-    """What `RestoreOperator` returns."""
+    """The result of `RestoreOperator`."""
 
     table_uri: str
     version: int
@@ -315,7 +315,7 @@ class TruncatedHistory(TypedDict):
 
 
 class DropFeatureResult(TypedDict):
-    """What `DropFeatureOperator` returns."""
+    """The result of `DropFeatureOperator`."""
 
     table_uri: str
     version: int
@@ -336,7 +336,7 @@ class DropFeatureResult(TypedDict):
 
 
 class RowChangeResult(TypedDict):
-    """What `DeleteOperator`, `UpdateOperator` and `MergeOperator` return."""
+    """The result of `DeleteOperator`, `UpdateOperator` and `MergeOperator`."""
 
     table_uri: str
     version: int
@@ -346,7 +346,7 @@ class RowChangeResult(TypedDict):
 
 
 class CompactionReport(TypedDict):
-    """What the compaction after a write did; see `airflow_delta.spark.writer.auto_compaction`."""
+    """The report of the compaction after a write; see `airflow_delta.spark.writer.auto_compaction`."""
 
     version: int | None
     num_removed_files: int
@@ -355,13 +355,13 @@ class CompactionReport(TypedDict):
 
 
 class WriteTaskResult(RowChangeResult):
-    """What `WriteOperator` returns."""
+    """The result of `WriteOperator`."""
 
     compaction: CompactionReport | None
 
 
 class DeletionPlanResult(TypedDict):
-    """What `DeleteOperator` returns of a dry run."""
+    """The result of a dry run of `DeleteOperator`."""
 
     table_uri: str
     version: int
@@ -373,7 +373,7 @@ class DeletionPlanResult(TypedDict):
 
 
 class RowRuleResult(TypedDict):
-    """What `AddConstraintOperator` and `SetNotNullOperator` return."""
+    """The result of `AddConstraintOperator` and `SetNotNullOperator`."""
 
     table_uri: str
     version: int
@@ -381,7 +381,7 @@ class RowRuleResult(TypedDict):
 
 
 class RowTrackingResult(TypedDict):
-    """What `EnableRowTrackingOperator` returns."""
+    """The result of `EnableRowTrackingOperator`."""
 
     table_uri: str
     version: int
@@ -397,7 +397,7 @@ class RowTrackingResult(TypedDict):
 
 
 class BackfillResult(TypedDict):
-    """What `BackfillOperator` returns."""
+    """The result of `BackfillOperator`."""
 
     table_uri: str
     version: int
@@ -409,7 +409,7 @@ class BackfillResult(TypedDict):
 
 
 class CommitOwnershipResult(TypedDict):
-    """What `ConvertToManagedCommitOperator` and `ConvertToFileSystemOperator` return."""
+    """The result of `ConvertToManagedCommitOperator` and `ConvertToFileSystemOperator`."""
 
     table_uri: str
     version: int

@@ -45,7 +45,7 @@ class OptionalTemplate(ResolveMixin):
         yield from ()
 
     def resolve(self, context: Any) -> Any:
-        """What the template renders to, when the task is run."""
+        """Render the template, when the task is run."""
         return context["task"].render_template(self.template, context)
 
 

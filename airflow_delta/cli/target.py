@@ -38,7 +38,7 @@ _SECRET = re.compile(r"secret|key|token|passw|passphrase|sas|credential|proxy", 
 
 @dataclass(frozen=True)
 class Access:
-    """What it takes to open a table; see the arguments of `DeltaTable`."""
+    """The arguments that open a table; see the arguments of `DeltaTable`."""
 
     uri: str
     storage_options: Mapping[str, Any] = field(repr=False)

@@ -67,7 +67,7 @@ class CopyMarker:
 
     @property
     def expires_at(self) -> str | None:
-        """When the copy may be deleted, as ISO-8601; None: never."""
+        """The time from which the copy may be deleted, as ISO-8601; None: never."""
         return _text_of(self.expires_at_ms)
 
     def is_of(self, table_id: str, version: int) -> bool:

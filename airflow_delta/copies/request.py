@@ -83,7 +83,7 @@ class CopyRequest:
             )
 
     def expires_at_ms(self, made_at_ms: int) -> int | None:
-        """When the copy may be deleted, in epoch ms; None: never.
+        """The time from which the copy may be deleted, in epoch ms; None: never.
 
         Args:
             made_at_ms: when it was made, in epoch ms.

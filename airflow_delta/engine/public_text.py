@@ -1,4 +1,4 @@
-"""What may be shown of a text that others have written, or that holds a secret.
+"""Make texts safe to show: those that others have written, and those that hold a secret.
 
 Names of files and columns, operations and descriptions come from the table, and everybody with write
 access to the table can put control characters into them: those that clear a screen, forge a line of a
@@ -100,7 +100,7 @@ def _unless_password(user: re.Match[str]) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """What stands for each character in a printable text, as far as it was looked up.
+    """The replacement of each character in a printable text, as far as it was looked up.
 
     A table may have a text of many megabytes, and a piece for each of its characters would take sixty times
     as much.

@@ -47,7 +47,7 @@ _LOGIN_SECONDS = 60.0
 
 
 class _Source(NamedTuple):
-    """Where the credentials of connections of a type come from.
+    """The source of the credentials of connections of a type.
 
     Attributes:
         fields: the extras that need the hook.

@@ -75,7 +75,7 @@ def open_google(connection: Connection) -> Renew:
 
 
 def _expiry(credentials: Any) -> datetime:
-    """When Google's credentials expire. They have a naive time of UTC, or None for never."""
+    """The time at which Google's credentials expire. They have a naive time of UTC, or None for never."""
     expiry: datetime | None = credentials.expiry
     if expiry is None:
         return datetime.now(timezone.utc) + timedelta(hours=1)

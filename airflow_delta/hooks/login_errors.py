@@ -1,4 +1,4 @@
-"""What the errors of a login mean: whether a repetition may help, and what may be shown of them.
+"""Interpret the errors of a login: whether a repetition may help, and what may be shown of them.
 
 The errors are those of the clouds' clients, which the hooks of Airflow's providers use: botocore,
 google-auth and azure-identity. Their messages may have many lines, and quote requests and extras.

@@ -1,1 +1,1 @@
-"""What subcommands print with ``--json``, as types; ``json_schema.py`` makes a JSON Schema of them."""
+"""The types of what subcommands print with ``--json``; ``json_schema.py`` makes a JSON Schema of them."""

@@ -1,4 +1,4 @@
-"""What the subcommands that read print with ``--json``."""
+"""The types of what the subcommands that read print with ``--json``."""
 
 from __future__ import annotations
 

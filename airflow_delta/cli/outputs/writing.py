@@ -1,4 +1,4 @@
-"""What the subcommands that write print with ``--json``, and the lines on standard error."""
+"""The types of what the subcommands that write print with ``--json``, and on standard error."""
 
 from __future__ import annotations
 

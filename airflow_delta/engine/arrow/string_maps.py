@@ -69,7 +69,7 @@ def map_from_struct(
 
 
 def _explicit_nulls(content: bytes, key: str) -> int:
-    """How often a key has a null in the text, spelled in the usual ways."""
+    """The number of times that a key has a null in the text, spelled in the usual ways."""
     names = {json.dumps(key), json.dumps(key, ensure_ascii=False)}
     return sum(
         content.count(f"{name}{colon}null".encode()) for name in names for colon in (":", ": ")

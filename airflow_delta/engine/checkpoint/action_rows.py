@@ -205,7 +205,7 @@ def new_action_file(
 
 
 def _typed_bytes(schema: pa.Schema) -> int:
-    """How much the typed columns of an add count. They don't exist yet when rows are gathered."""
+    """The size assumed for the typed columns of an add. They don't exist yet when rows are gathered."""
     add = schema.field("add").type
     leaves = sum(_num_leaves(field.type) for field in add if field.name in _TYPED)
     return min(leaves * _VALUE_BYTES, _MOST_TYPED_BYTES)
@@ -259,7 +259,7 @@ class _Gathered:
 
 
 def _finding(end: bytes, *, size: int, counted: Mapping[str, int]) -> str | None:
-    """What is wrong with a file according to its footer; None if nothing is.
+    """The fault of a file according to its footer; None if there is none.
 
     Args:
         end: the end of the file, from the footer on.

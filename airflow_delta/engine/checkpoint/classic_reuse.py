@@ -126,7 +126,7 @@ def our_groups(storage: Storage, file: FileInfo, like: ActionRows) -> list[OurGr
 def small_groups(
     groups: Iterable[OurGroup], new_rows: Mapping[str, int], like: ActionRows
 ) -> set[int]:
-    """Which row groups are to be merged: the small ones, unless there is nothing to merge them with.
+    """Select the row groups to merge: the small ones, unless there is nothing to merge them with.
 
     Args:
         groups: the row groups.

@@ -61,7 +61,7 @@ _STEP = 8
 
 @dataclass
 class _Fate:
-    """What happens to the sidecars of the previous checkpoint.
+    """The sidecars of the previous checkpoint, by what happens to them.
 
     Attributes:
         kept: the new checkpoint refers to them again.
@@ -203,7 +203,7 @@ def choose_merged_sidecars(new_rows: int, small: Sequence[int]) -> list[int]:
 
 
 def _size_step(rows: int) -> int:
-    """How often a number can be divided by eight."""
+    """The number of times that a number can be divided by eight."""
     return (rows.bit_length() - 1) // 3
 
 

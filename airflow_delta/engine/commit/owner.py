@@ -114,7 +114,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnerStatus:
-    """What an owner knows of a table.
+    """The relation of an owner to a table, and the versions that it knows.
 
     Attributes:
         standing: whether the owner has the table.

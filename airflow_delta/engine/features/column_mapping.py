@@ -223,7 +223,7 @@ def without_mapping(schema: StructType) -> StructType:
 
 
 def mapping_keys(field: StructField) -> dict[str, Any]:
-    """What column mapping keeps in a column's metadata: its id, physical name and nested ids."""
+    """The keys of column mapping in a column's metadata: its id, physical name and nested ids."""
     return {k: v for k, v in field.metadata.items() if k.startswith(_KEY_PREFIX)}
 
 

@@ -69,7 +69,7 @@ def find_feature(name: str, *, table: str) -> str:
 
 
 def how_to_drop(feature: str, *, table: str) -> Drop:
-    """What the registry says about dropping a feature.
+    """Look up how the registry says that a feature is dropped.
 
     Args:
         feature: its name, as in the registry.

@@ -21,7 +21,7 @@ Activation: TypeAlias = Callable[[TableProperties, StructType], bool]
 
 
 class Kind(Enum):
-    """Which clients a feature binds."""
+    """The clients that a feature binds."""
 
     WRITER = "writer"
     READER_WRITER = "reader-writer"
@@ -41,7 +41,7 @@ class Support(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """How a feature is dropped from a table.
+    """The way in which a feature is dropped from a table.
 
     Attributes:
         note: the procedure, as a phrase, for plans and the reference.

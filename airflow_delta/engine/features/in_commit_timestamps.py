@@ -46,7 +46,7 @@ them on may set them, and only in an existing table."""
 
 
 class TimestampSource(Enum):
-    """Where the timestamp of a commit is found."""
+    """The place of a commit's timestamp."""
 
     COMMIT_INFO = "commitInfo.inCommitTimestamp"
     MODIFICATION_TIME = "modification time of the commit file"
@@ -131,7 +131,7 @@ def _enablement_of(metadata: Metadata) -> dict[str, str]:
 def timestamp_source(
     version: int, protocol: Protocol, metadata: Metadata, *, table: str
 ) -> TimestampSource:
-    """Where the timestamp of a version is found, according to the newest protocol and metadata.
+    """Decide where the timestamp of a version is found, by the newest protocol and metadata.
 
     Raises:
         InvalidTableError: an enablement property is malformed, or one of the two is missing.

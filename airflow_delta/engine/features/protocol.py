@@ -53,7 +53,7 @@ _UNKNOWN = "this version of the engine doesn't know it"
 
 
 class Operation(Enum):
-    """What a writer is about to do to a table.
+    """An operation that a writer is about to do on a table.
 
     ``APPEND`` is a commit that adds data files. ``COMMIT`` is one that adds none, for example of metadata,
     domains or removed files. ``CHECKPOINT`` is to write a file that only repeats the log: a checkpoint, a

@@ -153,7 +153,7 @@ class MultipartCheckpoint:
 
     @property
     def modified_ms(self) -> int:
-        """When the last part was written, in epoch ms."""
+        """The time at which the last part was written, in epoch ms."""
         return max(part.modified_ms for part in self.parts)
 
     @property

@@ -33,7 +33,7 @@ __all__ = ["Gain", "TableHealth", "read_health"]
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What an operation would gain.
+    """The gain of an operation.
 
     Attributes:
         num_files: how many files the table or its log would have less; None if unknown.

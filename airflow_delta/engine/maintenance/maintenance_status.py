@@ -71,7 +71,7 @@ class CleanupStatus:
 
 @dataclass(frozen=True, slots=True)
 class VacuumStatus:
-    """What the last vacuum covered, and whether a vacuum is due.
+    """The last vacuum, and whether a vacuum is due.
 
     Attributes:
         vacuumed_version: the last version whose removed files have been vacuumed; None if no vacuum has
@@ -91,13 +91,13 @@ class VacuumStatus:
 
     @property
     def noted_at(self) -> datetime | None:
-        """When it was recorded, in UTC; None if it wasn't."""
+        """The time at which it was recorded, in UTC; None if it wasn't."""
         return utc_datetime(self.noted_at_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceStatus:
-    """Which maintenance a table had last, and which is due.
+    """The maintenance that a table had last, and that is due.
 
     Attributes:
         version: the newest version.

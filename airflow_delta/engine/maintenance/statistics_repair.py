@@ -29,7 +29,7 @@ _OPERATION = "COMPUTE STATS"
 
 @dataclass(frozen=True, slots=True)
 class StatisticsRepair:
-    """What a repair of statistics did.
+    """The result of a repair of statistics.
 
     Attributes:
         version: the version with the right statistics; if nothing was wrong, the newest one.

@@ -62,7 +62,7 @@ def _storage_type(obj: Mapping[str, Any], key: str, where: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorDescriptor(JsonRecord):
-    """Where one deletion vector is stored.
+    """The descriptor of a deletion vector: where it is stored.
 
     Attributes:
         storage_type: `RELATIVE_PATH`, `ABSOLUTE_PATH` or `INLINE`.

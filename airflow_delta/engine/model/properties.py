@@ -80,7 +80,7 @@ class TableProperties:
 
     @property
     def checkpoint_policy(self) -> str:
-        """Which specification new checkpoints follow: ``classic``, the default, or ``v2``."""
+        """The specification that new checkpoints follow: ``classic``, the default, or ``v2``."""
         return self._choice("delta.checkpointPolicy")
 
     @property
@@ -95,7 +95,7 @@ class TableProperties:
 
     @property
     def log_retention_ms(self) -> int:
-        """How long commits stay before metadata cleanup may delete them; 30 days unless set."""
+        """The time that commits stay before metadata cleanup may delete them; 30 days unless set."""
         return self._interval("delta.logRetentionDuration", 30 * _DAY_MS)
 
     @property
@@ -105,17 +105,17 @@ class TableProperties:
 
     @property
     def deleted_file_retention_ms(self) -> int:
-        """How long a removed file, and its ``remove``, is kept; 1 week unless set."""
+        """The time that a removed file, and its ``remove``, is kept; 1 week unless set."""
         return self._interval("delta.deletedFileRetentionDuration", 7 * _DAY_MS)
 
     @property
     def set_transaction_retention_ms(self) -> int | None:
-        """How long a ``txn`` is kept after its last update; None, the default: for ever."""
+        """The time that a ``txn`` is kept after its last update; None, the default: for ever."""
         return self._optional("delta.setTransactionRetentionDuration", parse_interval, _INTERVAL)
 
     @property
     def drop_feature_truncate_history_retention_ms(self) -> int:
-        """How much history is kept when dropping a feature truncates it; 24 hours unless set."""
+        """The history that is kept when dropping a feature truncates it; 24 hours unless set."""
         return self._interval("delta.dropFeatureTruncateHistory.retentionDuration", _DAY_MS)
 
     @property
@@ -190,7 +190,7 @@ class TableProperties:
 
     @property
     def data_skipping_num_indexed_cols(self) -> int:
-        """How many of the first leaf columns get statistics; -1 for all; 32 unless set."""
+        """The number of first leaf columns that get statistics; -1 for all; 32 unless set."""
         return self._integer("delta.dataSkippingNumIndexedCols", 32, minimum=-1, maximum=_MAX_INT)
 
     @property
@@ -227,7 +227,7 @@ class TableProperties:
 
     @property
     def parquet_compression_codec(self) -> str | None:
-        """How data files are compressed, such as ``zstd``, in lower case; None unless set."""
+        """The compression of data files, such as ``zstd``, in lower case; None unless set."""
         expected = f"one of {', '.join(CODECS)}"
         return self._optional("delta.parquet.compression.codec", _codec, expected)
 

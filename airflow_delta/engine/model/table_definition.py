@@ -30,7 +30,7 @@ def _features(obj: Mapping[str, Any], key: str, where: str) -> frozenset[str] | 
 
 @dataclass(frozen=True, slots=True)
 class Protocol(JsonRecord):
-    """What a client must implement to read or write the table ("Protocol Evolution").
+    """The versions and features that a client must implement for the table ("Protocol Evolution").
 
     Attributes:
         min_reader_version: the minimum reader version.

@@ -202,7 +202,7 @@ def replace_columns(
 
 
 def _layout(group: StoredGroup) -> list[tuple[object, ...]]:
-    """What the chunks of all row groups must have in common: types, paths, codecs, statistics."""
+    """The properties that the chunks of all row groups must share: types, paths, codecs, statistics."""
     chunks = map(chunk_metadata, column_chunks(group.description))
     return [(c.i32(TYPE), c.fields.get(PATH), c.i32(CODEC), STATISTICS in c.fields) for c in chunks]
 

@@ -42,7 +42,7 @@ class FilesAmong:
         """None: statistics aren't needed."""
 
     def kept(self, adds: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows have one of the keys."""
+        """Whether each row has one of the keys."""
         return pa.concat_arrays(self._mask(pa.Table.from_batches([adds])).chunks)
 
     def prune(self, adds: pa.Table) -> pa.Table:

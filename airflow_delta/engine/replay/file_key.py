@@ -101,7 +101,7 @@ def _canonical(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
 
 
 def _are_absolute(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which paths aren't relative: they begin with a slash or with a scheme."""
+    """Whether each path isn't relative: it begins with a slash or with a scheme."""
     return pc.match_substring_regex(paths, _NOT_RELATIVE)
 
 

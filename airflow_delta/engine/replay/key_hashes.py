@@ -93,7 +93,7 @@ class KeyHashes:
         return numbers, ascending.pick(first)
 
     def is_in(self, others: KeyHashes) -> BoolVector:
-        """Which of these are among others, which ascend. Much faster if these ascend, too."""
+        """Whether each of these is among others, which ascend. Much faster if these ascend, too."""
         found = np.zeros(len(self), np.bool_)
         pending = np.arange(len(self))
         indices = np.searchsorted(others.high, self.high)

@@ -119,7 +119,7 @@ class NewestFirst:
         return self._hasher.hashes(file_keys(actions, table=self._table))
 
     def _mentioned_before(self, batch: Batch) -> BoolVector:
-        """Which files newer batches mention. This batch is recorded for the next ones."""
+        """Whether newer batches mention each file. This batch is recorded for the next ones."""
         # One warning about a contradictory commit is enough, but every compaction must be checked.
         if (self._warned and not self._compactions) or not len(batch.codes):
             return self._seen.add(batch.files) >= 0
@@ -183,7 +183,7 @@ def _without_log_positions(actions: FileActions) -> FileActions:
 
 
 def _mentioned(batch: Batch, actions: BoolVector) -> BoolVector:
-    """Which files have one of the given actions."""
+    """Whether each file has one of the given actions."""
     mentioned = np.zeros(len(batch.files), np.bool_)
     mentioned[batch.codes[actions]] = True
     return mentioned

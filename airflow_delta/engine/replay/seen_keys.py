@@ -67,7 +67,7 @@ class SeenKeys:
         return numbers - 1
 
     def contains(self, keys: KeyHashes) -> BoolVector:
-        """Which keys were added. Ascending keys are much faster."""
+        """Whether each key was added. Ascending keys are much faster."""
         return self._find(keys)[0] > 0
 
     def _find(self, keys: KeyHashes) -> tuple[Int64Vector, Int64Vector, Int64Vector]:

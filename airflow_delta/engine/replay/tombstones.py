@@ -19,7 +19,7 @@ __all__ = ["deletion_times", "expired", "unexpired"]
 
 
 def deletion_times(removes: pa.Table) -> pa.ChunkedArray:
-    """When each file was deleted, in epoch ms.
+    """The time at which each file was deleted, in epoch ms.
 
     Args:
         removes: with at least ``deletionTimestamp``.
@@ -28,7 +28,7 @@ def deletion_times(removes: pa.Table) -> pa.ChunkedArray:
 
 
 def expired(removes: pa.Table, oldest_ms: int) -> pa.ChunkedArray:
-    """Which removes have expired, without nulls.
+    """Whether each remove has expired, without nulls.
 
     Args:
         removes: with at least ``deletionTimestamp``.

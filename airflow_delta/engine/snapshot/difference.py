@@ -51,7 +51,7 @@ class FileSet:
 
 @dataclass(frozen=True, slots=True)
 class VersionDifference:
-    """What differs between two versions of a table.
+    """The differences between two versions of a table.
 
     Attributes:
         before: the version that is compared.

@@ -44,7 +44,7 @@ store's."""
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is known of a table.
+    """The snapshot of a table that is kept, and when it was seen.
 
     Attributes:
         snapshot: never handed out, and only read: each caller gets a copy.

@@ -31,7 +31,7 @@ __all__ = ["scan_snapshot", "table_layout"]
 
 
 def table_layout(snapshot: Snapshot) -> TableLayout:
-    """How the rows of a version are laid out in its data files.
+    """The layout of the rows of a version in its data files.
 
     Raises:
         UnsupportedFeatureError: the data files aren't Parquet files.

@@ -230,7 +230,7 @@ class Snapshot:
 
     @lazy_property
     def timestamp_ms(self) -> int:
-        """When this version was committed, in epoch milliseconds.
+        """The time at which this version was committed, in epoch milliseconds.
 
         Raises:
             VersionNotFoundError: the commit's file is gone, so its time is unknown.
@@ -239,7 +239,7 @@ class Snapshot:
 
     @property
     def timestamp(self) -> datetime:
-        """When this version was committed, in UTC; see `timestamp_ms`.
+        """The time at which this version was committed, in UTC; see `timestamp_ms`.
 
         Raises:
             VersionNotFoundError: the commit's file is gone, so its time is unknown.

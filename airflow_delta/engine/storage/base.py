@@ -62,7 +62,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a store can do.
+    """The capabilities of a store.
 
     Attributes:
         put_if_absent: ``create`` is atomic and exclusive, as far as is known before it is tried. Without
@@ -93,7 +93,7 @@ class Storage(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this store can do."""
+        """The capabilities of this store."""
 
     def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """Return the bytes of an object, or ``length`` of them from ``start``.

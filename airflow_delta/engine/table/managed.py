@@ -68,7 +68,7 @@ class ManagedCommitMethods(TableBase):
         )
 
     def commit_status(self) -> CommitStatus:
-        """Which versions the commit owner has ratified, and which are backfilled. Changes nothing.
+        """Report which versions the commit owner has ratified, and which are backfilled. Changes nothing.
 
         If the file system manages the table, every version is both.
 

@@ -1,4 +1,4 @@
-"""What a commit of the engine's own operations is for: things that commits of users can't do.
+"""The intents of the engine's own operations: their commits may do what those of users can't.
 
 A restore, a clone or the removal of a feature breaks rules that hold for every other commit. Such an
 operation declares its intent to the transaction (`OptimisticTransaction.declare`). The stages of

@@ -22,7 +22,7 @@ __all__ = ["Reads", "may_have_been_read"]
 
 @dataclass(slots=True)
 class Reads:
-    """What a transaction has read.
+    """The recorded reads of a transaction.
 
     Attributes:
         whole_table: whether every file that is added or removed is a conflict.

@@ -1,4 +1,4 @@
-"""What a transaction is about to commit.
+"""The actions that a transaction is about to commit.
 
 `StagedActions` grows while the transaction is open, and checks what it is given. `Actions` is a frozen copy
 of it. Each attempt to commit starts from that copy, which the stages of ``prepare`` turn into the actions

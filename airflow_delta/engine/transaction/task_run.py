@@ -1,4 +1,4 @@
-"""Which run of an Airflow task makes commits.
+"""The run of an Airflow task that makes commits.
 
 Airflow's operators, and programs that they start, say so by an environment variable, because a commit may
 be made deep below a Spark job. Each ``commitInfo`` has it as the object ``airflow``, an extra field that

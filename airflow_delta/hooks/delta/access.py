@@ -251,7 +251,7 @@ class _Access(NamedTuple):
 
     @property
     def identity(self) -> tuple[dict[str, str], str | None]:
-        """What tables that need the same options have in common: these, and the connection of a login."""
+        """The common part of tables that need the same options: these, and the connection of a login."""
         credentials = self.credentials
         return self.options, None if credentials is None else credentials.connection_id
 

@@ -43,7 +43,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class WrittenData:
-    """What a task has written to a dataset; None for what isn't known.
+    """The data that a task has written to a dataset; None for what isn't known.
 
     Attributes:
         rows: the number of rows.

@@ -226,7 +226,7 @@ class SparkJobHook(BaseHook):
         return kind(f"{reason}\n{error}")
 
     def _reason_of_a_kill(self) -> str | None:
-        """What a kill by somebody else means; None if there was none."""
+        """Explain a kill by somebody else; None if there was none."""
         if self._kills or self._submission.exit_code not in _KILLED:
             return None
         return (

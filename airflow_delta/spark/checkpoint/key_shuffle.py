@@ -57,7 +57,7 @@ _SPLIT_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class StorageAddress:
-    """What a task needs to open the table's storage. Spark sends it to executors in its tasks.
+    """The arguments with which a task opens the table's storage. Spark sends it to executors in its tasks.
 
     Attributes:
         root: the table's location, absolute.

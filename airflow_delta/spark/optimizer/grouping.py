@@ -1,4 +1,4 @@
-"""Which bins become one file, and which of these are written by one job."""
+"""Decide which bins become one file, and which of these are written by one job."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ class SparkRounds:
 
 
 def _known_rows(sources: pa.Table) -> int | None:
-    """How many rows of a bin aren't deleted, by the log; None if it doesn't say so."""
+    """The number of rows of a bin that aren't deleted, by the log; None if it isn't known."""
     records = num_records(sources["stats"])
     if records.null_count:
         return None

@@ -45,7 +45,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class RowDivision:
-    """How rows are divided into files, and sorted in them.
+    """A division of rows into files, and their order in them.
 
     Attributes:
         keys: computes the sort keys.

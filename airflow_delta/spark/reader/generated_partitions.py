@@ -263,7 +263,7 @@ def _chains(functions: Sequence[_Function]) -> list[Sequence[_Function]]:
 
 
 def _in_order(chain: Sequence[_Function], values: Sequence[Any], compare: Any) -> Any:
-    """That the values of columns, compared from the first on, are at least, or at most, other ones."""
+    """The condition that values of columns, compared in order, are at least, or at most, others."""
     column = pc.field(chain[0].column)
     value = pc.scalar(pa.scalar(values[0], _arrow_type(chain[0].data_type)))
     if len(chain) == 1:

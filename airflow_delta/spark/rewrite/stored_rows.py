@@ -59,7 +59,7 @@ __all__ = ["FileForm", "StoredLayout", "StoredRows"]
 
 @dataclass(frozen=True, slots=True)
 class FileForm:
-    """What the new files must be like.
+    """The form that the new files must have.
 
     Attributes:
         schema: the table's schema, logical names.

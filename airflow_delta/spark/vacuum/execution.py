@@ -275,7 +275,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _BatchSummary:
-    """What the driver needs to know about a batch of files.
+    """The summary of a batch of files, for the driver.
 
     Attributes:
         count: the number of files.

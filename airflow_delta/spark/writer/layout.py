@@ -60,7 +60,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """How the rows of a table are laid out in files.
+    """The layout of the rows of a table in files.
 
     Attributes:
         stored: the columns in the files, logical names.

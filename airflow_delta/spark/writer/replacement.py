@@ -48,7 +48,7 @@ _MOST_PARTITIONS = 200
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What an overwrite removes.
+    """The number and size of the files that an overwrite removes.
 
     Attributes:
         num_files: the number of files.

@@ -188,7 +188,7 @@ class Lines:
         )
 
     def start_with(self, prefix: bytes) -> BoolVector:
-        """Which of the lines start with these bytes and have more."""
+        """Whether each line starts with these bytes and has more."""
         matches = self.stops - self.starts > len(prefix)
         starts = self.starts.compress(matches)
         same = np.ones(len(starts), np.bool_)
@@ -204,7 +204,7 @@ class Lines:
         return matches
 
     def end_with(self, byte: int) -> BoolVector:
-        """Which of the lines end with a byte; none of them is empty."""
+        """Whether each line ends with a byte; none of them is empty."""
         last = np.frombuffer(self.text, np.uint8)[self.stops - 1]
         return np.equal(last, byte)
 

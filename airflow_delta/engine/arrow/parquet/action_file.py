@@ -213,7 +213,7 @@ def _find_repeated(
 
 
 def _plain_readers(type_: pa.StructType) -> list[tuple[str, _PlainReader | None]]:
-    """How the fields of a struct are converted to their JSON form, by name; None: they needn't be."""
+    """Functions that convert the fields of a struct to their JSON form, by name; None: not needed."""
     return [(field.name, _plain_reader(field.type)) for field in type_]
 
 

@@ -49,7 +49,7 @@ class RowFilter(Protocol):
         ...
 
     def kept(self, adds: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows are wanted; without nulls.
+        """Whether each row is wanted; without nulls.
 
         Args:
             adds: its `columns`. ``stats`` has texts, or structs with the `parsed_leaves`.

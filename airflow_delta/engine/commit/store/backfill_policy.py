@@ -1,4 +1,4 @@
-"""When the commits of a managed table are backfilled: the key ``backfill`` of its ``commitOwnerConf``.
+"""The backfill policy of a managed table: the key ``backfill`` of its ``commitOwnerConf``.
 
 =================  =======================================================================
 ``"1"``            after each commit; the default
@@ -39,7 +39,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class BackfillPolicy:
-    """When a table is backfilled.
+    """A rule by which the commits of a table are backfilled.
 
     Attributes:
         every: backfill after commits of versions that this divides; None to backfill only on request.

@@ -26,7 +26,7 @@ __all__ = ["CommitStore", "TableEntry"]
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """What a commit store has recorded of a table at one moment.
+    """The entry of a table in a commit store, at one moment.
 
     Attributes:
         table_id: the table's id.

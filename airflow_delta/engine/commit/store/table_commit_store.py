@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class TableCommitStore:
-    """What a commit store records of one table.
+    """The records of a commit store about one table.
 
     All methods raise `CommitOwnerUnavailableError` if the commit store can't be reached.
 

@@ -40,7 +40,7 @@ _ROW_RULES = {
 
 
 class Condition(Enum):
-    """What a change may require of the table's files."""
+    """A condition on the table's files that a change may require."""
 
     NO_FILES = "the table has no data files"
     CHECKED_ROWS = "the table has no data files, or their rows were checked"

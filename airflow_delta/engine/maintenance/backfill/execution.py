@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """How far the commits of a table are ratified and backfilled.
+    """The newest ratified version of a table, and the newest backfilled one.
 
     Attributes:
         table: the table's location.
@@ -58,7 +58,7 @@ class CommitStatus:
 
     @property
     def lag(self) -> int:
-        """How many versions aren't backfilled."""
+        """The number of versions that aren't backfilled."""
         return self.ratified_version - self.backfilled_version
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class CommitStatus:
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """What a backfill will do.
+    """The plan of a backfill.
 
     Attributes:
         table: the table's location.
@@ -122,7 +122,7 @@ class BackfillPlan:
 
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
-    """What was done.
+    """The result of a backfill.
 
     Attributes:
         plan: what was planned.
@@ -147,11 +147,11 @@ class BackfillResult:
 
     @property
     def lag(self) -> int:
-        """How many of the versions ratified then aren't backfilled."""
+        """The number of the versions ratified then that aren't backfilled."""
         return max(0, self.ratified_version - self.backfilled_version)
 
     def to_dict(self) -> dict[str, Any]:
-        """What was done as plain JSON values.
+        """The report, as plain JSON values.
 
         Returns:
             ``version`` and ``backfilled_version`` (the newest that is backfilled), ``ratified_version``,

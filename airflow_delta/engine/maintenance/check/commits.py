@@ -42,7 +42,7 @@ _BATCH_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class _Seen:
-    """What was found while commits were read.
+    """The faults and the timestamps that are found while commits are read.
 
     Attributes:
         unreadable: by version, what is wrong.

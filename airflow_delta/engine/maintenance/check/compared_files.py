@@ -70,7 +70,7 @@ def _make_keys(rows: pa.Table, table: str) -> pa.Array:
 
 
 def _are_same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Where two columns have the same value. Null equals null."""
+    """Whether two columns have the same value, row by row. Null equals null."""
     if pa.types.is_map(left.type):
         return _are_same_maps(left, right)
     both_null = pc.and_(left.is_null(), right.is_null())

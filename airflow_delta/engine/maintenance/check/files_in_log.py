@@ -187,7 +187,7 @@ def _combine(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _have_entry(maps: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Which maps have an entry of a name, even if its value is null."""
+    """Whether each map has an entry of a name, even if its value is null."""
     return pc.map_lookup(maps, scalar_of(name, pa.string()), "all").is_valid()
 
 

@@ -72,7 +72,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CheckpointResult:
-    """What was done.
+    """The result of writing a checkpoint.
 
     Attributes:
         plan: what was planned.
@@ -111,7 +111,7 @@ class CheckpointResult:
         return self.plan.path
 
     def to_dict(self) -> dict[str, Any]:
-        """What was done as plain JSON values.
+        """The report, as plain JSON values.
 
         Returns:
             ``version``, ``kind`` and ``path`` of the checkpoint; ``written``, with the ``reason`` why or

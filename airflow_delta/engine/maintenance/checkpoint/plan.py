@@ -66,7 +66,7 @@ _CLASSIC_EVERY = 10
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """What writing a checkpoint of a version will do.
+    """The plan of a checkpoint of a version.
 
     Attributes:
         table: the table's location.
@@ -96,7 +96,7 @@ class CheckpointPlan:
 
     @property
     def target(self) -> CheckpointTarget:
-        """Where to write it, for the writers of V2 checkpoints."""
+        """The location to write it to, for the writers of V2 checkpoints."""
         return CheckpointTarget(self.path, self.version, self.table, self.replaces)
 
     def to_dict(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ __all__ = ["ConvertResult", "convert_directory"]
 
 @dataclass(frozen=True, slots=True)
 class ConvertResult:
-    """What was done.
+    """The result of a conversion.
 
     Attributes:
         plan: what was planned; None if the directory is a table already.
@@ -51,7 +51,7 @@ class ConvertResult:
     reason: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """What was done as plain JSON values.
+        """The report, as plain JSON values.
 
         Returns:
             ``version``, ``converted``, ``repeated``, ``reason``, and the entries of `ConvertPlan.to_dict`,

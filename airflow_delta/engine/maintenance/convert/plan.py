@@ -53,7 +53,7 @@ class ConvertRequest:
 
 @dataclass(frozen=True, slots=True)
 class ConvertPlan:
-    """What a conversion will do.
+    """The plan of a conversion.
 
     Attributes:
         table: the directory.

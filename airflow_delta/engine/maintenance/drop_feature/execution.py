@@ -118,7 +118,7 @@ class _Run:
 
     @property
     def storage(self) -> Storage:
-        """Where the table is."""
+        """The table's storage."""
         return self.access.storage
 
     def drop(self, *, dry_run: bool) -> DropFeatureResult:

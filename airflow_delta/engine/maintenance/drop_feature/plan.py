@@ -46,7 +46,7 @@ Way = Literal["at once", "hidden", "truncated"]
 
 @dataclass(frozen=True, slots=True)
 class DropFeaturePlan:
-    """What dropping a feature will do.
+    """The plan of dropping a feature.
 
     Attributes:
         table: the table's location.
@@ -77,12 +77,12 @@ class DropFeaturePlan:
 
     @property
     def ready_at(self) -> datetime | None:
-        """When history can be truncated, in UTC; see `ready_at_ms`."""
+        """The time from which history can be truncated, in UTC; see `ready_at_ms`."""
         return utc_datetime(self.ready_at_ms)
 
     @property
     def ready_at_ms(self) -> int | None:
-        """When history can be truncated, in epoch ms.
+        """The time from which history can be truncated, in epoch ms.
 
         None if there is nothing to wait for, or if it isn't known yet, because the newest version still
         uses the feature.

@@ -35,7 +35,7 @@ Status = Literal["planned", "needs rewrite", "waiting", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class DropFeatureResult:
-    """What was done.
+    """The result of a run that drops a feature, or prepares that.
 
     Attributes:
         table: the table's location.
@@ -69,17 +69,17 @@ class DropFeatureResult:
 
     @property
     def ready_at(self) -> datetime | None:
-        """When to come back, in UTC; see `ready_at_ms`."""
+        """The time of the next run, in UTC; see `ready_at_ms`."""
         return utc_datetime(self.ready_at_ms)
 
     @property
     def ready_at_ms(self) -> int | None:
-        """When to come back, in epoch ms; None if there is nothing to wait for, or if unknown."""
+        """The time of the next run, in epoch ms; None if there is nothing to wait for, or if unknown."""
         return None if self.plan is None or self.status == "dropped" else self.plan.ready_at_ms
 
     @property
     def reason(self) -> str:
-        """How far it has come, and what to do next, as a sentence."""
+        """The progress, and what to do next, as a sentence."""
         match self.status:
             case "planned":
                 return f"{self.feature} would be dropped {_WAYS[self.way]}"
@@ -95,7 +95,7 @@ class DropFeatureResult:
                 return f"version {self.version} has dropped {self.feature}"
 
     def to_dict(self) -> dict[str, Any]:
-        """How far it has come, as plain JSON values.
+        """The report, as plain JSON values.
 
         Returns:
             ``version`` (the one that dropped it, else the newest one), ``feature``, ``way`` (``at once``,

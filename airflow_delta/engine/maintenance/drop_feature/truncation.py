@@ -56,7 +56,7 @@ _BATCH = 256
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """What happens to the history.
+    """The plan for the history, whose versions expire before the feature is dropped.
 
     Attributes:
         version: the newest version of the log.
@@ -101,7 +101,7 @@ class Truncation:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What is left to do, as sentences without a full stop."""
+        """The steps that are left to do, as sentences without a full stop."""
         steps = []
         if self.needs_checkpoint:
             steps.append("write a checkpoint, for the log to begin with")

@@ -63,7 +63,7 @@ _PARSED = {"protocol": Protocol.from_json, "metaData": Metadata.from_json}
 
 @dataclass(frozen=True, slots=True)
 class LogCompactionPlan:
-    """What a compaction of the log will do.
+    """The plan of a log compaction.
 
     Attributes:
         table: the table's location.
@@ -106,7 +106,7 @@ class LogCompactionPlan:
 
 @dataclass(frozen=True, slots=True)
 class LogCompactionResult:
-    """What was done.
+    """The result of a log compaction.
 
     Attributes:
         plan: what was planned.
@@ -122,7 +122,7 @@ class LogCompactionResult:
     num_actions: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """What was done as plain JSON values.
+        """The report, as plain JSON values.
 
         Returns:
             ``version`` (the requested end, or the newest version), ``kind`` (``compaction``), ``start``,

@@ -28,7 +28,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class CleanupCutoff:
-    """How far back a log is to be kept.
+    """The cut-off of a metadata cleanup: the log is kept from there on.
 
     Attributes:
         time_ms: the cut-off, in epoch ms.

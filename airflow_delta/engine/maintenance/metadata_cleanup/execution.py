@@ -38,7 +38,7 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class MetadataCleanupResult:
-    """What was done.
+    """The result of a metadata cleanup.
 
     Attributes:
         plan: what was planned.
@@ -54,7 +54,7 @@ class MetadataCleanupResult:
     hint_renewed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """What was done as plain JSON values.
+        """The report, as plain JSON values.
 
         Returns:
             What `MetadataCleanupPlan.to_dict` has, ``num_deleted`` and ``num_spared``.

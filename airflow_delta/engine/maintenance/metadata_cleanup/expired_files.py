@@ -140,7 +140,7 @@ class FileGroup:
 
     @property
     def count(self) -> int:
-        """How many files there are."""
+        """The number of files."""
         return len(self.paths)
 
 

@@ -31,7 +31,7 @@ __all__ = ["LogStart", "find_log_start"]
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """Where a log begins.
+    """The beginning of a log: a checkpoint, or the first commit.
 
     Attributes:
         checkpoint: the checkpoint; None if no checkpoint will do.

@@ -73,7 +73,7 @@ class KeptFiles:
 
 @dataclass(frozen=True, slots=True)
 class MetadataCleanupPlan:
-    """What a metadata cleanup will do.
+    """The plan of a metadata cleanup.
 
     Attributes:
         table: the table's location.
@@ -113,7 +113,7 @@ class MetadataCleanupPlan:
 
     @property
     def num_files(self) -> int:
-        """How many files are to be deleted."""
+        """The number of files to delete."""
         return sum(group.count for group in self.deletes)
 
     @property
@@ -122,7 +122,7 @@ class MetadataCleanupPlan:
         return sum(group.size_in_bytes for group in self.deletes)
 
     def count(self, kind: Kind) -> int:
-        """How many files of a kind are to be deleted."""
+        """The number of files of a kind to delete."""
         return sum(group.count for group in self.deletes if group.kind == kind)
 
     def to_dict(self) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def _extend_back(earliest: int, checkpoints: Container[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Planning:
-    """What is known once it is decided where the log begins."""
+    """Plans a cleanup, once it is decided where the log begins."""
 
     storage: Storage
     snapshot: Snapshot

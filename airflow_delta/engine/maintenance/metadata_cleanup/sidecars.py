@@ -42,7 +42,7 @@ _WORKERS = 8
 
 @dataclass(frozen=True, slots=True)
 class SidecarPlan:
-    """What happens to the sidecars.
+    """The plan for the sidecars.
 
     Attributes:
         unneeded: what is to be deleted.

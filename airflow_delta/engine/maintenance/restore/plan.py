@@ -70,7 +70,7 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """What a restore will do.
+    """The plan of a restore.
 
     Attributes:
         table: the table's location.
@@ -100,12 +100,12 @@ class RestorePlan:
 
     @property
     def num_restored_files(self) -> int:
-        """How many files are added again."""
+        """The number of files that are added again."""
         return int(self.files.restored.num_rows)
 
     @property
     def num_removed_files(self) -> int:
-        """How many files are removed."""
+        """The number of files that are removed."""
         return int(self.files.removed.num_rows)
 
     @property
@@ -132,7 +132,7 @@ class RestorePlan:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What was done.
+    """The result of a restore.
 
     Attributes:
         plan: what was planned; None if the commit of an earlier try was found.
@@ -162,7 +162,7 @@ class RestoreResult:
         return self.commit is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """What was done as plain JSON values.
+        """The report, as plain JSON values.
 
         Returns:
             ``version`` (that of the commit; for a dry run the newest one), ``restored_version``,

@@ -53,7 +53,7 @@ _CONFLICTS = 20
 
 @dataclass(frozen=True, slots=True)
 class RowTrackingResult:
-    """What was done.
+    """The result of enabling row tracking.
 
     Attributes:
         table: the table's location.

@@ -1,4 +1,4 @@
-"""What a table needs before row tracking can be enabled.
+"""Plan the steps that a table needs before row tracking can be enabled.
 
 Row tracking may be enabled once every file has row ids (PROTOCOL.md, "Row Tracking"). Files that were
 committed before the table supported the feature have none. They are committed again as they are, in
@@ -30,7 +30,7 @@ _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
 
 @dataclass(frozen=True, slots=True)
 class RowTrackingPlan:
-    """What is to be done.
+    """The plan of enabling row tracking.
 
     Attributes:
         version: the newest version.

@@ -84,7 +84,7 @@ def locate_deletion_vectors(
 
 
 def are_irregular(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which paths below the table, by `locate_deletion_vectors`, name no file there: null stays null.
+    """Whether each path of `locate_deletion_vectors` names no file below the table: null stays null.
 
     An irregular path has an absolute prefix, an empty segment, ``.``, ``..`` or a NUL.
     """

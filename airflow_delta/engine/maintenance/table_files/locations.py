@@ -107,7 +107,7 @@ def decode_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def are_absolute(paths: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Which paths are absolute; None if none is, which is quick to find out."""
+    """Whether each path is absolute; None if none is, which is quick to find out."""
     if are_relative(paths):
         return None
     absolute = [

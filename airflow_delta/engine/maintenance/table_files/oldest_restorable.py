@@ -65,7 +65,7 @@ def find_oldest_restorable(
 
 
 def _is_lost(removes: pa.Table, is_gone: IsGone, root: str) -> pa.ChunkedArray:
-    """Which removes are of a file that is gone, or whose deletion vector is."""
+    """Whether each remove is of a file that is gone, or whose deletion vector is."""
     relative, absolute = locate_deletion_vectors(removes["deletionVector"], table=root)
     data = is_gone(removes, locate_or_decode(removes["path"], root=root))
     if absolute.null_count < len(absolute):

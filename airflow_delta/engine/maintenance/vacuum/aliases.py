@@ -54,7 +54,7 @@ def fold_names(paths: pa.ChunkedArray) -> pa.ChunkedArray:
 def may_be_aliases(
     candidates: pa.ChunkedArray, needed: References, listed: pa.ChunkedArray | None
 ) -> pa.ChunkedArray:
-    """Which candidates may be files that the table needs.
+    """Whether each candidate may be a file that the table needs.
 
     Args:
         candidates: paths below the root, none of which the table needs under that name.

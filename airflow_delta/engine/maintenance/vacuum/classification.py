@@ -38,7 +38,7 @@ _NEEDED = "needed"
 
 @dataclass(frozen=True, slots=True)
 class KeptFiles:
-    """How many candidates stay, by reason. Each counts for the first reason that applies.
+    """The number of candidates that stay, by reason. Each counts for the first reason that applies.
 
     Attributes:
         hidden: those that a vacuum never touches (``scope.py``). The table's log isn't counted.

@@ -33,7 +33,7 @@ _WORKERS = 8
 
 @dataclass(frozen=True, slots=True)
 class VacuumResult:
-    """What was done.
+    """The result of a vacuum.
 
     Attributes:
         plan: what was planned.
@@ -47,7 +47,7 @@ class VacuumResult:
     bytes_deleted: int
 
     def to_dict(self) -> dict[str, Any]:
-        """What was done as plain JSON values.
+        """The report, as plain JSON values.
 
         Returns:
             What `VacuumPlan.to_dict` has, ``num_deleted`` and ``bytes_deleted``.

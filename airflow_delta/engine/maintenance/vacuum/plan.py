@@ -88,7 +88,7 @@ class FileTotals:
 
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
-    """What a vacuum will do.
+    """The plan of a vacuum.
 
     Attributes:
         table: the table's location.

@@ -28,7 +28,7 @@ _MOST_HOURS = 10**9  # far more than anybody needs, and within 64 bits of millis
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long files are kept.
+    """The retention of files.
 
     Attributes:
         duration_ms: how long, in ms.

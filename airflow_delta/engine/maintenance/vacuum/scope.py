@@ -51,7 +51,7 @@ _ICEBERG = "delta.universalFormat.enabledFormats"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is hidden in a table's directory.
+    """The rules for hidden paths in a table's directory.
 
     Attributes:
         partitions: the names of partition columns that begin with ``_`` or ``.``.
@@ -76,7 +76,7 @@ class Scope:
         return cls(hidden, "iceberg" in {each.strip().lower() for each in formats})
 
     def are_hidden(self, paths: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Which paths stay because they are hidden.
+        """Whether each path stays because it is hidden.
 
         Args:
             paths: below the root, decoded.
@@ -103,7 +103,7 @@ def find_roots_of_other_tables(paths: pa.ChunkedArray) -> pa.Array:
 
 
 def are_in_other_tables(paths: pa.ChunkedArray, roots: pa.Array) -> pa.ChunkedArray:
-    """Which paths lie in the directory of another table.
+    """Whether each path lies in the directory of another table.
 
     Args:
         paths: below the root of a table, but for its log.

@@ -119,7 +119,7 @@ def _samples(kind: type, values: Sequence[Any]) -> Iterator[Any]:
 
 
 def _problem(field: JsonField, value: Any, where: str = "") -> str | None:
-    """What is wrong with the value of a field; None if readers can read it."""
+    """The fault of the value of a field; None if readers can read it."""
     try:
         written = value if value is None or field.write is None else field.write(value)
         read = field.read({field.key: written}, field.key, where)
