@@ -69,7 +69,7 @@ class NamedFiles:
             clone has committed.
         paths: the paths of the files below the root of the table, decoded, or else their locations.
         inside: whether they are below the root.
-        uuids: the UUIDs of their deletion vector files; null without one or if the vector is inline.
+        uuids: the UUIDs of their deletion vector files; null without one, or if it is inline.
         vectors: the paths or locations of these files, like ``paths``.
         vectors_inside: whether they are below the root.
     """

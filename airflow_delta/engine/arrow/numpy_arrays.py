@@ -63,12 +63,12 @@ def validity(array: pa.Array) -> BoolVector:
 
 
 def int64_array(values: npt.NDArray[Any]) -> pa.Array:
-    """An int64 array without nulls over the memory of a vector (copied only if it isn't int64)."""
+    """An int64 array without nulls over the memory of a NumPy array (copied only if it isn't int64)."""
     return _over(pa.int64(), np.ascontiguousarray(values, np.int64))
 
 
 def int32_array(values: npt.NDArray[Any]) -> pa.Array:
-    """An int32 array without nulls over the memory of a vector (copied only if it isn't int32)."""
+    """An int32 array without nulls over the memory of a NumPy array (copied only if it isn't int32)."""
     return _over(pa.int32(), np.ascontiguousarray(values, np.int32))
 
 

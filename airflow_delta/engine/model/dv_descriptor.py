@@ -6,7 +6,7 @@ A descriptor is part of an ``add`` or ``remove``. Its `storage_type` says where 
  u    in a file beside the table's data; ``path_or_inline_dv`` is an optional
       directory prefix followed by the 20 characters of a Z85-encoded UUID
  p    in a file at the absolute, URI-encoded path ``path_or_inline_dv``
- i    in the descriptor itself: ``path_or_inline_dv`` is the Z85-encoded vector
+ i    in the descriptor itself: ``path_or_inline_dv`` is the Z85-encoded bitmap
 ====  ==========================================================================
 
 The derived `unique_id` is the second part of a logical file's key (`path`, `unique_id`).

@@ -50,7 +50,7 @@ _LOWER = np.uint64(0xFFFFFFFF)
 
 @dataclass(frozen=True, slots=True)
 class KeyHashes:
-    """Hashes of keys, as two vectors of 64 bits each.
+    """Hashes of keys, as two arrays of 64 bits each.
 
     Attributes:
         high: the upper halves, which already differ for nearly all keys.
@@ -64,7 +64,7 @@ class KeyHashes:
         return len(self.high)
 
     def pick(self, chosen: BoolVector | Int64Vector) -> KeyHashes:
-        """The hashes that a mask, or a vector of indices, selects."""
+        """The hashes that a mask, or an array of indices, selects."""
         # Both are twice as fast as indexing with brackets.
         if chosen.dtype == np.bool_:
             return KeyHashes(self.high.compress(chosen), self.low.compress(chosen))

@@ -132,16 +132,16 @@ class SeenKeys:
 
 
 def _grow_to(values: UInt64Vector, used: int, needed: int) -> UInt64Vector:
-    """A vector with capacity for the values needed."""
+    """An array with capacity for the values needed."""
     if needed <= len(values):
         return values
     if len(values) >= _LARGE:
-        # A vector of this size has pages of its own, which the system moves without copying them.
+        # An array of this size has pages of its own, which the system moves without copying them.
         # The first time it copies, because numpy has requested huge pages for a part; few logs get
         # there.
         values.resize(max(needed, len(values) + len(values) // 16), refcheck=False)
         return values
-    # From some size on, allocate a large vector at once: untouched memory costs nothing.
+    # From some size on, allocate a large array at once: untouched memory costs nothing.
     room = max(needed, 2 * len(values))
     larger = np.empty(room if room < _SMALL else max(room, _LARGE), np.uint64)
     larger[:used] = values[:used]

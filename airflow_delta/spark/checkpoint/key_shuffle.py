@@ -163,7 +163,7 @@ def parcels(
     if not rows.num_rows:
         return
     # A Python loop over rows, 0.3 µs each: pyarrow and numpy have no hash or binary search of texts, and
-    # numpy over vectors of bytes takes as long.
+    # numpy over arrays of bytes takes as long.
     numbers = np.fromiter(partitions.numbers(keys.to_pylist()), np.int64, len(keys))
     order = np.argsort(numbers, kind="stable")
     present, starts = np.unique(numbers[order], return_index=True)

@@ -4,7 +4,7 @@ Files of a Delta table never change, so the clone recognises its copies by their
 (`clone_names`), sizes and modification times.
 
 * A file that the clone has, with the same deletion vector, stays as it is.
-* If only the deletion vector differs, the data file stays, and the vector is copied.
+* If only the deletion vector differs, the data file stays, and only that is copied.
 * If only statistics, tags or the clustering provider differ, or row ids are missing, the file is
   added again without being copied.
 * All other files of the version are copied; files that the version doesn't have are removed.

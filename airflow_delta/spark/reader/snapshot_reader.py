@@ -249,11 +249,11 @@ class SnapshotReader:
         """Read the deletion vectors of some files, by the index of the file.
 
         Args:
-            adds: the files, with ``deletionVector``; with ``stats``, vectors are checked against the number
+            adds: the files, with ``deletionVector``; with ``stats``, these are checked against the number
                 of rows.
 
         Raises:
-            DeletionVectorError: a vector can't be read.
+            DeletionVectorError: a deletion vector can't be read.
         """
         return read_deletion_vector_column(
             adds["deletionVector"],

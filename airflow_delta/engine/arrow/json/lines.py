@@ -2,7 +2,7 @@
 
 A commit has one action per line (PROTOCOL.md, "Delta Log Entries"). It may be larger than memory, or one of
 a hundred thousand tiny ones. A `Slice` has the right size for one call of a parser: a part of a large
-commit, or many small ones. `Lines` has the offsets of lines as vectors, so that no loop over lines is
+commit, or many small ones. `Lines` has the offsets of lines as arrays, so that no loop over lines is
 needed to select lines, or to find their commits.
 
 The *position* of a line is the byte offset of its start in the stream of all commits. It is unique,

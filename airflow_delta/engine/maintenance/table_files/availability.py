@@ -125,13 +125,13 @@ def _drop_known(
     vectors = vectors.drop_null()
     return (
         _without(paths, paths, known["path"]),
-        # New inline vectors stay in; they have no file, so nobody looks them up.
+        # New inline deletion vectors stay in; they have no file, so nobody looks them up.
         _without(vectors, _get_stored(vectors), _get_stored(known["deletionVector"].drop_null())),
     )
 
 
 def _get_stored(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The part of each descriptor that names its file. A file holds many vectors, each at its offset."""
+    """The part of each descriptor that names its file. A file holds many deletion vectors."""
     return pc.struct_field(vectors, "pathOrInlineDv")
 
 

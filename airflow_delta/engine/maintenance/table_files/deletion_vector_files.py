@@ -113,8 +113,8 @@ def check_deletion_vector_paths(paths: pa.ChunkedArray, *, table: str) -> None:
 
 
 def _locate(values: pa.Array) -> pa.Array:
-    """Find the file of each vector that is named by a UUID: null stays null."""
-    # Many vectors share a file, each at an offset of its own.
+    """Find the file of each deletion vector that is named by a UUID: null stays null."""
+    # Many deletion vectors share a file, each at an offset of its own.
     distinct = pc.unique(values).drop_null()
     if not len(distinct):
         return pa.nulls(len(values), pa.string())
