@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.scan.bounds import UNBOUNDED, Bounds
 from airflow_delta.engine.scan.comparison import may_compare, same_value
@@ -109,11 +109,12 @@ def _may_be_in(node: IsIn, known: Bounds) -> Mask:
     if known.has_nan and _has_nan(node.values):
         by_value: Mask = True
     else:
+        values = _either_form(node.values)
         by_value = any_of(
-            may_compare("==", known, values, outcome=True) for values in _ranges(node.values, known)
+            may_compare("==", known, part, outcome=True) for part in _ranges(values, known)
         )
         # If a file has a single value, it must be in the list, not only in a range.
-        by_value = all_of((by_value, opposite(_one_value_not_in(node.values, known))))
+        by_value = all_of((by_value, opposite(_one_value_not_in(values, known))))
     return any_of((by_null, all_of((known.has_value, by_value))))
 
 
@@ -123,6 +124,25 @@ def _may_not_be_in(node: IsIn, known: Bounds) -> Mask:
         return any_of((by_null, known.has_value))
     all_in = all_of((same_value(known.minimum, known.maximum), _minimum_in(node.values, known)))
     return any_of((by_null, all_of((known.has_value, opposite(all_in)))))
+
+
+def _either_form(values: pa.Array) -> pa.Array:
+    """Floats with all that rows may take for one of them.
+
+    Arrow converts a list to the type of the column, which rounds in a column of single precision. A
+    comparison of bounds doesn't distinguish the zeros by their sign.
+    """
+    if not pa.types.is_floating(values.type):
+        return values
+    doubles = values.cast(pa.float64())
+    forms = [doubles, doubles.cast(pa.float32(), safe=False).cast(pa.float64())]
+    if _count_zeros(doubles):
+        forms.append(array_of([0.0, -0.0], pa.float64()))
+    return pc.unique(pa.concat_arrays(forms))
+
+
+def _count_zeros(values: pa.Array) -> int:
+    return pc.sum(pc.equal(values, scalar_of(0.0, pa.float64()))).as_py() or 0
 
 
 def _has_nan(values: pa.Array) -> bool:
@@ -158,7 +178,13 @@ def _one_value_not_in(values: pa.Array, known: Bounds) -> Mask:
 
 def _minimum_in(values: pa.Array, known: Bounds) -> Mask:
     among = _convert_values(values, known)
-    return False if among is None else pc.is_in(known.minimum, value_set=among)
+    if among is None:
+        return False
+    found = pc.is_in(known.minimum, value_set=among)
+    if pa.types.is_floating(known.minimum.type) and _count_zeros(values) == 1:
+        # A bound that is zero says nothing of the sign, and the list has only one of the zeros.
+        found = pc.and_(found, pc.not_equal(known.minimum, scalar_of(0.0, pa.float64())))
+    return found
 
 
 def _convert_values(values: pa.Array, known: Bounds) -> pa.Array | None:

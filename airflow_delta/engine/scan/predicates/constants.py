@@ -14,14 +14,23 @@ integers, floats, decimals  numbers of any kind, by their value; texts of number
 
 Any other constant is an error. In particular, a time without a zone isn't compared with a ``timestamp``,
 because it would depend on the time zone of the session.
+
+As in Spark, numbers are compared by their exact values, but as doubles if one of them is a float. Integers
+and decimals stay in the type of the column all the same: a common type may have too many digits, and the
+doubles that Arrow makes of decimals aren't always the nearest ones. So a number that the column can't
+have is replaced by the value of the column next to it (`Neighbour`), and a float by the values whose double
+it is (`Equals`).
 """
 
 from __future__ import annotations
 
 import math
 import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +39,7 @@ from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveType
 from airflow_delta.engine.scan.predicates.nodes import Constant
 
-__all__ = ["family", "set_of", "typed"]
+__all__ = ["Equals", "Neighbour", "family", "set_of", "typed", "wide_type"]
 
 _FAMILIES = {
     **dict.fromkeys(("byte", "short", "integer", "long", "float", "double"), "number"),
@@ -49,7 +58,13 @@ _EXPECTED = {
 }
 _FLOATS = ("float", "double")
 _MOST_DIGITS = 38
-_FAR = 1e38
+_FAR = Decimal(10) ** (_MOST_DIGITS + 1)
+"""No value of a type is so large."""
+_WIDE = Context(prec=2 * _MOST_DIGITS + 4)
+_HALVES = Context(prec=1200)
+"""Enough digits for the exact value of any double up to `_FAR`."""
+_HALF = Decimal("0.5")
+_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _MOMENT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?(Z|z|[+-]\d\d(?::?\d\d)?)?",
     re.ASCII,
@@ -61,6 +76,32 @@ class _WrongTypeError(Exception):
     """The constant doesn't fit the type. The caller, which knows the column, raises the error."""
 
 
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A number that a column of integers or decimals can't have, by a value that it can have.
+
+    Attributes:
+        value: a value of the column's type, as a scalar. No value of the type lies between both.
+        is_less: whether the value is less than the number.
+    """
+
+    value: pa.Scalar
+    is_less: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """A number that equals several values of a column of integers or decimals: those of a range.
+
+    Attributes:
+        low: the least of these values, as a scalar of the column's type.
+        high: the greatest.
+    """
+
+    low: pa.Scalar
+    high: pa.Scalar
+
+
 def family(data_type: DataType) -> str | None:
     """The family of comparable types that a type is in; None for a type without an order."""
     if isinstance(data_type, DecimalType):
@@ -68,11 +109,12 @@ def family(data_type: DataType) -> str | None:
     return _FAMILIES.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
 
 
-def typed(constant: Constant, data_type: DataType) -> pa.Scalar | str:
-    """Convert a constant that isn't NULL to a scalar, to compare a column with.
+def typed(constant: Constant, data_type: DataType) -> pa.Scalar | Neighbour | Equals | str:
+    """Convert a constant that isn't NULL to what a column is compared with.
 
     Returns:
-        The scalar; or, if the constant doesn't fit, a description of what was expected.
+        The scalar, or what stands for it; or, if the constant doesn't fit, a description of what was
+        expected.
     """
     kind = family(data_type)
     assert kind is not None
@@ -82,23 +124,56 @@ def typed(constant: Constant, data_type: DataType) -> pa.Scalar | str:
         return _EXPECTED[kind]
 
 
-def set_of(scalars: list[pa.Scalar], data_type: DataType) -> pa.Array:
-    """Convert constants, at least one, to values of a column, without those that the column can't have."""
-    if family(data_type) != "number":
-        return array_of([each.as_py() for each in scalars], scalars[0].type)
-    values = [each.as_py() for each in scalars]
-    if isinstance(data_type, PrimitiveType) and data_type.name in _FLOATS:
-        return array_of([float(value) for value in values], pa.float64())
-    exact = [Decimal(value) for value in values if math.isfinite(value)]
-    if isinstance(data_type, PrimitiveType):
-        whole = (int(value) for value in exact if value == value.to_integral_value())
-        return array_of([value for value in whole if -(2**63) <= value < 2**63], pa.int64())
-    assert isinstance(data_type, DecimalType)
-    type_ = pa.decimal128(data_type.precision, data_type.scale)
-    return pa.array([value for value in exact if _fits(value, type_)], type_)
+def set_of(scalars: Iterable[pa.Scalar], data_type: DataType) -> pa.Array:
+    """The values of a column that equal one of some constants, as an array for ``is_in``.
+
+    ``is_in`` converts the values to the type of the column, and distinguishes zeros by their sign; ``==``
+    does neither. So values that a *float* can't have are left out, and a zero stands for both. NaN equals
+    nothing.
+
+    Args:
+        scalars: constants from `typed`, of one type.
+        data_type: the type of the column.
+    """
+    found = list(scalars)
+    if not (isinstance(data_type, PrimitiveType) and data_type.name in _FLOATS):
+        make = pa.array if isinstance(data_type, DecimalType) else array_of
+        return make([each.as_py() for each in found], found[0].type)
+    values = [value for value in (each.as_py() for each in found) if not math.isnan(value)]
+    if data_type.name == "float":
+        values = [value for value in values if _is_single(value)]
+    if 0.0 in values:
+        values += [0.0, -0.0]
+    return array_of(values, pa.float64())
 
 
-def _scalar(constant: Constant, kind: str, data_type: DataType) -> pa.Scalar:
+def wide_type(left: DataType, right: DataType) -> pa.DataType | None:
+    """The type in which two columns of integers and decimals must be compared; None for Arrow's choice."""
+    digits = _digits(left), _digits(right)
+    if None in digits:
+        return None
+    whole, scale = (max(each) for each in zip(*filter(None, digits), strict=True))
+    return pa.decimal256(2 * _MOST_DIGITS, scale) if whole + scale > _MOST_DIGITS else None
+
+
+def _digits(data_type: DataType) -> tuple[int, int] | None:
+    """The digits of a type before and after the point; None if it has neither integers nor decimals."""
+    if isinstance(data_type, DecimalType):
+        return data_type.precision - data_type.scale, data_type.scale
+    found = _DIGITS.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
+    return None if found is None else (found, 0)
+
+
+def _is_single(value: float) -> bool:
+    """Whether a number is one of single precision."""
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return False
+    return rounded == value
+
+
+def _scalar(constant: Constant, kind: str, data_type: DataType) -> pa.Scalar | Neighbour | Equals:
     value = constant.value
     if constant.kind is not None and not kind.startswith(constant.kind.removesuffix("_ntz")):
         raise _WrongTypeError  # DATE '…' is neither a number nor a text.
@@ -126,7 +201,7 @@ def _of_type(value: Any, kind: Any) -> Any:
     return value
 
 
-def _number(value: Any, data_type: DataType) -> pa.Scalar:
+def _number(value: Any, data_type: DataType) -> pa.Scalar | Neighbour | Equals:
     if isinstance(value, str):
         value = _parse_number(value)
     if hasattr(value, "item") and not isinstance(value, int | float | Decimal):
@@ -137,18 +212,85 @@ def _number(value: Any, data_type: DataType) -> pa.Scalar:
         raise _WrongTypeError
     if isinstance(data_type, PrimitiveType) and data_type.name in _FLOATS:
         return scalar_of(float(value), pa.float64())
-    if isinstance(value, float):
-        # Integers compare exactly with a whole number.
-        if not value.is_integer() or abs(value) >= _FAR:
-            return scalar_of(value, pa.float64())
-        value = int(value)
-    if isinstance(data_type, DecimalType):
+    if isinstance(value, float) and math.isnan(value):
+        return scalar_of(value, pa.float64())
+    return _Values.of(data_type).nearest(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The values of a type of integers or decimals.
+
+    Attributes:
+        type: the type in Arrow.
+        least: the least value.
+        greatest: the greatest value.
+        unit: the distance between two neighbours.
+    """
+
+    type: pa.DataType
+    least: Decimal
+    greatest: Decimal
+    unit: Decimal
+
+    @classmethod
+    def of(cls, data_type: DataType) -> _Values:
+        if not isinstance(data_type, DecimalType):
+            # Narrower integers are compared as these.
+            return cls(pa.int64(), Decimal(-(2**63)), Decimal(2**63 - 1), Decimal(1))
+        greatest = Decimal((0, (9,) * data_type.precision, -data_type.scale))
         type_ = pa.decimal128(data_type.precision, data_type.scale)
-        if _fits(Decimal(value), type_):
-            return pa.scalar(Decimal(value), type_)
-    if isinstance(value, int) and -(2**63) <= value < 2**63:
-        return scalar_of(value, pa.int64())
-    return _own_decimal(Decimal(value))
+        unit = Decimal((0, (1,), -data_type.scale))
+        return cls(type_, greatest.copy_negate(), greatest, unit)
+
+    def nearest(self, value: float | Decimal) -> pa.Scalar | Neighbour | Equals:
+        """What stands for a number other than NaN."""
+        low, high = self._equal_to(value)
+        if low > self.greatest:
+            return Neighbour(self._scalar(self.greatest), is_less=True)
+        if high < self.least:
+            return Neighbour(self._scalar(self.least), is_less=False)
+        if low > high:
+            return Neighbour(self._scalar(high), is_less=True)
+        low, high = max(low, self.least), min(high, self.greatest)
+        if low == high:
+            return self._scalar(low)
+        return Equals(self._scalar(low), self._scalar(high))
+
+    def _equal_to(self, value: float | Decimal) -> tuple[Decimal, Decimal]:
+        """The least and the greatest multiple of the unit that equals a number.
+
+        If there is none, the former is the next greater one, and the latter the next smaller one.
+        """
+        if not isinstance(value, float):
+            exact = Decimal(value)
+            return self._multiple(exact, ROUND_CEILING), self._multiple(exact, ROUND_FLOOR)
+        if math.isinf(value) or abs(value) > _FAR:
+            return (Decimal(value),) * 2
+        # Doubles are the nearest ones, so the border is half way to the next double.
+        low, high = (
+            self._multiple(
+                _HALVES.multiply(_HALVES.add(Decimal(value), Decimal(after)), _HALF), mode
+            )
+            for after, mode in (
+                (math.nextafter(value, -math.inf), ROUND_CEILING),
+                (math.nextafter(value, math.inf), ROUND_FLOOR),
+            )
+        )
+        # The border itself may belong to either double.
+        low = low if float(low) >= value else _WIDE.add(low, self.unit)
+        return low, high if float(high) <= value else _WIDE.subtract(high, self.unit)
+
+    def _multiple(self, value: Decimal, rounding: str) -> Decimal:
+        """Round a number to a multiple of the unit, unless it is too large to be a value."""
+        if abs(value) > _FAR:
+            return value
+        return value.quantize(self.unit, rounding, _WIDE)
+
+    def _scalar(self, value: Decimal) -> pa.Scalar:
+        if self.type == pa.int64():
+            return scalar_of(int(value), self.type)
+        return pa.scalar(value, self.type)
 
 
 def _parse_number(text: str) -> int | float | Decimal:
@@ -161,26 +303,6 @@ def _parse_number(text: str) -> int | float | Decimal:
     return (
         int(number) if number == number.to_integral_value() and number.adjusted() < 100 else number
     )
-
-
-def _fits(value: Decimal, type_: pa.Decimal128Type) -> bool:
-    """Whether a decimal type can represent a value exactly."""
-    _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    needed = len(digits) + exponent + type_.scale
-    cut = digits[type_.scale + exponent :] if exponent < -type_.scale else ()
-    return not any(cut) and (not any(digits) or needed <= type_.precision)
-
-
-def _own_decimal(value: Decimal) -> pa.Scalar:
-    """A decimal as a scalar of just the necessary precision and scale."""
-    _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    scale = max(0, -exponent)
-    precision = max(len(digits) + max(0, exponent), scale, 1)
-    if precision > _MOST_DIGITS:
-        raise _WrongTypeError
-    return pa.scalar(value, pa.decimal128(precision, scale))
 
 
 def _day(value: Any) -> date:

@@ -8,6 +8,7 @@ of that would be true.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
@@ -20,7 +21,14 @@ from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.schema import BOOLEAN, STRING, DataType, StructType
 from airflow_delta.engine.scan.columns import find_column
-from airflow_delta.engine.scan.predicates.constants import family, set_of, typed
+from airflow_delta.engine.scan.predicates.constants import (
+    Equals,
+    Neighbour,
+    family,
+    set_of,
+    typed,
+    wide_type,
+)
 from airflow_delta.engine.scan.predicates.nodes import (
     And,
     Column,
@@ -39,6 +47,9 @@ __all__ = ["to_expression"]
 
 _LAST_CHARACTER = "\U0010ffff"
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_BESIDE = {True: {"<": "<=", "<=": "<=", ">": ">", ">=": ">"},
+           False: {"<": "<", "<=": "<", ">": ">=", ">=": ">="}}  # fmt: skip
+"""The operators for a value that stands for a constant, by whether it is less; see `Neighbour`."""
 
 
 def to_expression(node: Node, schema: StructType, *, table: str) -> pc.Expression:
@@ -93,13 +104,12 @@ class _Converter:
             case Column() as left, Column() as right:
                 outcome = _compare(node.operator, *self._columns(left, right))
             case Column() as column, Constant() as constant:
-                outcome = self._with_constant(node.operator, column, constant)
+                return self._with_constant(node.operator, column, constant, negated=negated)
             case Constant() as constant, Column() as column:
-                outcome = self._with_constant(_MIRRORED[node.operator], column, constant)
+                operator = _MIRRORED[node.operator]
+                return self._with_constant(operator, column, constant, negated=negated)
             case left, right:
                 return _truth(self._constants(node.operator, left, right, negated=negated))
-        if outcome is None:  # A comparison with NULL is null, and so is its negation.
-            return _truth(False)
         # The opposite operator would be wrong: for NaN neither of the two may be true.
         return ~outcome if negated else outcome
 
@@ -112,14 +122,32 @@ class _Converter:
                 f"{'.'.join(other_path)!r} of type {other_type}",
                 path,
             )
+        wide = wide_type(type_, other_type)
+        if wide is not None:  # Arrow's common type would have too many digits.
+            return pc.field(*path).cast(wide), pc.field(*other_path).cast(wide)
         return pc.field(*path), pc.field(*other_path)
 
-    def _with_constant(self, operator: str, column: Column, constant: Constant) -> Any:
+    def _with_constant(
+        self, operator: str, column: Column, constant: Constant, *, negated: bool
+    ) -> pc.Expression:
         path, data_type = self._find(column)
         self._family(path, data_type)
-        if constant.value is None:
-            return None
-        return _compare(operator, pc.field(*path), self._typed(path, data_type, constant))
+        if constant.value is None:  # A comparison with NULL is null, and so is its negation.
+            return _truth(False)
+        field, value = pc.field(*path), self._typed(path, data_type, constant)
+        if isinstance(value, Neighbour):
+            operators, value = _BESIDE[value.is_less], value.value
+            is_fixed, operator = operator not in operators, operators.get(operator, operator)
+        else:
+            is_fixed = _is_nan(value)  # It equals nothing, and has no order.
+        if is_fixed:  # The outcome is the same for all values.
+            return field.is_valid() if (operator == "!=") is not negated else _truth(False)
+        outcome = (
+            _compare_range(operator, field, value)
+            if isinstance(value, Equals)
+            else _compare(operator, field, value)
+        )
+        return ~outcome if negated else outcome
 
     def _constants(self, operator: str, left: Operand, right: Operand, *, negated: bool) -> bool:
         """Compare two constants, such as ``1 = 1``, which occur in generated predicates."""
@@ -138,15 +166,22 @@ class _Converter:
         self._family(path, data_type)
         known = [value for value in node.values if value.value is not None]
         has_null = len(known) < len(node.values)
-        scalars = [self._typed(path, data_type, constant) for constant in known]
+        typed_values = [self._typed(path, data_type, constant) for constant in known]
         field = pc.field(*path)
-        if not negated:
-            return field.isin(set_of(scalars, data_type)) if scalars else _truth(False)
-        if has_null:  # The value may be that NULL, so the outcome isn't true.
-            return _truth(False)
-        if not scalars:
+        if negated and not node.values:
             return _truth(True)
-        return field.is_valid() & ~field.isin(set_of(scalars, data_type))
+        if negated and has_null:  # The value may be that NULL, so the outcome isn't true.
+            return _truth(False)
+        # A neighbour and NaN equal no value.
+        scalars = [v for v in typed_values if not (isinstance(v, Neighbour) or _is_nan(v))]
+        ranges = [value for value in scalars if isinstance(value, Equals)]
+        scalars = [value for value in scalars if not isinstance(value, Equals)]
+        parts = [_compare_range("==", field, value) for value in ranges]
+        if scalars:
+            parts.append(field.isin(set_of(scalars, data_type)))
+        if negated:
+            return _join([field.is_valid(), *(~part for part in parts)], all_of=True)
+        return _join(parts, all_of=False) if parts else _truth(False)
 
     def _like(self, node: Like, *, negated: bool) -> pc.Expression:
         path, data_type = self._find(node.column)
@@ -196,7 +231,9 @@ class _Converter:
             )
         return kind
 
-    def _typed(self, path: Sequence[str], data_type: DataType, constant: Constant) -> pa.Scalar:
+    def _typed(
+        self, path: Sequence[str], data_type: DataType, constant: Constant
+    ) -> pa.Scalar | Neighbour | Equals:
         found = typed(constant, data_type)
         if isinstance(found, str):
             shown = f"{constant.kind or ''} {constant.value!r}".strip()
@@ -223,6 +260,24 @@ def _join(parts: list[pc.Expression], *, all_of: bool) -> pc.Expression:
         odd = parts[-1:] if len(parts) % 2 else []
         parts = [left & right if all_of else left | right for left, right in pairs] + odd
     return parts[0]
+
+
+def _is_nan(value: pa.Scalar | Equals) -> bool:
+    return (
+        isinstance(value, pa.Scalar)
+        and pa.types.is_floating(value.type)
+        and math.isnan(value.as_py())
+    )
+
+
+def _compare_range(operator: str, field: pc.Expression, value: Equals) -> pc.Expression:
+    """Compare a column with a number that equals several of its values."""
+    match operator:
+        case "==":
+            return (field >= value.low) & (field <= value.high)
+        case "!=":
+            return (field < value.low) | (field > value.high)
+    return _compare(operator, field, value.low if operator in ("<", ">=") else value.high)
 
 
 def _kind(value: Any) -> type:

@@ -158,7 +158,6 @@ def test_what_cannot_be_parsed_is_an_error_that_says_where(predicate: Any, probl
         ("id = TRUE", "id", "expected a number"),
         ("id IN (1, 'x')", "id", "expected a number, found 'x'"),
         ("id BETWEEN 1 AND 'x'", "id", "expected a number"),
-        ("id = 1" + "0" * 40, "id", "expected a number"),
         ("small = ''", "small", "expected a number"),
         ("x > 'high'", "x", "expected a number"),
         ("d > 'nan'", "d", "expected a number"),
@@ -222,10 +221,16 @@ def test_a_float_compares_as_the_double_that_it_is() -> None:
     single = pa.scalar(0.1, pa.float32()).as_py()
     files = adds(stats(low={"r": single}, high={"r": single}, nulls={"r": 0}))
     rows = pa.table({"r": pa.array([0.1], pa.float32())})
-    for text in ("r > 0.1", "r = 0.1", "r IN (0.1)", "r >= 0.1"):
-        if rows.filter(expression(text)).num_rows:
-            assert kept(expression(text), files, COLUMNS) == [0]
-    assert rows.filter(expression("r > 0.1")).num_rows == 1
+    for text, is_true in (
+        ("r > 0.1", True),
+        ("r >= 0.1", True),
+        ("r = 0.1", False),
+        ("r IN (0.1)", False),
+        ("r NOT IN (0.1)", True),
+    ):
+        assert rows.filter(expression(text)).num_rows == is_true, text
+        # The bounds in a log may have fewer digits, so a file may be kept for nothing.
+        assert not is_true or kept(expression(text), files, COLUMNS) == [0], text
 
 
 # Through the front doors
