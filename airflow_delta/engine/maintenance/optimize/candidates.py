@@ -7,6 +7,7 @@ matters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -189,6 +190,13 @@ def _value_codes(
 
 
 def _number_values(values: Sequence[Any]) -> list[int]:
-    """A number for each value. NaN, which equals nothing, is one value here; a null is one, too."""
+    """A number for each value; a null is a value, too."""
     known: dict[Any, int] = {}
-    return [known.setdefault("NaN" if value != value else (value,), len(known)) for value in values]
+    return [known.setdefault(_identity(value), len(known)) for value in values]
+
+
+def _identity(value: Any) -> Any:
+    """A key that is equal for values that no reader distinguishes: NaN, but not the zeros of both signs."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
+    return (value,)

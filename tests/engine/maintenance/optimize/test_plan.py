@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_delta.engine import LONG, STRING, AddFile, DeltaTable, StructField, StructType
+from airflow_delta.engine import (
+    DOUBLE,
+    LONG,
+    STRING,
+    AddFile,
+    DeltaTable,
+    StructField,
+    StructType,
+)
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.engine.maintenance.optimize.packing import pack_files
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
@@ -161,6 +169,17 @@ def test_equal_partition_values_are_one_partition_however_they_are_spelled(tmp_p
         transaction.add_file(AddFile(f"{number}.parquet", {"p": text}, 9, 1, data_change=True))
     transaction.commit()
     assert chosen(table) == [{0, 1}, {2, 3}]
+
+
+def test_zeros_of_both_signs_are_two_partitions(tmp_path: Path) -> None:
+    """They equal each other, and a reader returns the sign."""
+    schema = StructType((StructField("id", LONG), StructField("p", DOUBLE)))
+    table = DeltaTable.create(str(tmp_path), schema, partition_by=["p"])
+    transaction = table.transaction("WRITE")
+    for number, text in enumerate(["0.0", "-0.0", "0", "-0", "NaN", "NaN"]):
+        transaction.add_file(AddFile(f"{number}.parquet", {"p": text}, 9, 1, data_change=True))
+    transaction.commit()
+    assert chosen(table) == [{0, 2}, {1, 3}, {4, 5}]
 
 
 def test_reasons_why_there_is_nothing_to_do(tmp_path: Path) -> None:
