@@ -18,7 +18,8 @@ array, map          lists of all forms; maps
 void                anything; the values are null
 ==================  =====================================================================================
 
-Any other type is an error, because null would hide the values of the file.
+Any other type is an error, because null would hide the values of the file. Dates and times of the hybrid
+calendar are converted first (`hybrid_calendar`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.numpy_arrays import int64_array, int64_view
 from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.data_files.hybrid_calendar import HybridCalendar
 
 __all__ = ["Conversion", "MismatchError", "StructFields", "converter", "without_metadata"]
 
@@ -48,22 +50,30 @@ class MismatchError(Exception):
     """The file's type can't be converted to the table's. The text says which ones."""
 
 
-def converter(stored: pa.DataType, wanted: pa.DataType, find: StructFields) -> Conversion:
+def converter(
+    stored: pa.DataType,
+    wanted: pa.DataType,
+    find: StructFields,
+    calendar: HybridCalendar | None = None,
+) -> Conversion:
     """How to convert the arrays of a column.
+
+    The conversion raises `OldTimeError` for a time that is too old for the calendar of the file.
 
     Args:
         stored: the type in the file.
         wanted: the type in the table, as `to_arrow_schema` makes it of a nullable schema.
         find: finds the fields of structs.
+        calendar: what the file counts in the hybrid calendar.
 
     Raises:
         MismatchError: see the class.
     """
     if isinstance(stored, pa.BaseExtensionType):
-        inner = converter(stored.storage_type, wanted, find)
+        inner = converter(stored.storage_type, wanted, find, calendar)
         return lambda array: _apply(inner, array.storage)
     if pa.types.is_dictionary(stored):
-        inner = converter(stored.value_type, wanted, find)
+        inner = converter(stored.value_type, wanted, find, calendar)
         return lambda array: _apply(inner, array.dictionary_decode())
     if pa.types.is_null(wanted):
         return None if stored == wanted else lambda array: pa.nulls(len(array))
@@ -71,8 +81,11 @@ def converter(stored: pa.DataType, wanted: pa.DataType, find: StructFields) -> C
         plain = without_metadata(wanted)
         return lambda array: pa.nulls(len(array), plain)
     if pa.types.is_nested(wanted):
-        return _nested(stored, wanted, find)
-    return None if stored == wanted else _leaf(stored, wanted)
+        return _nested(stored, wanted, find, calendar)
+    conversion = None if stored == wanted else _leaf(stored, wanted)
+    if calendar is None or not calendar.affects(stored, wanted):
+        return conversion
+    return lambda array: _apply(conversion, calendar.convert(array))
 
 
 def without_metadata(type_: pa.DataType) -> pa.DataType:
@@ -150,27 +163,37 @@ def _floor_to_micros(array: pa.Array) -> pa.Array:
     return pc.if_else(array.is_valid(), numbers, scalar_of(None, pa.int64()))
 
 
-def _nested(stored: pa.DataType, wanted: pa.DataType, find: StructFields) -> Conversion:
+def _nested(
+    stored: pa.DataType,
+    wanted: pa.DataType,
+    find: StructFields,
+    calendar: HybridCalendar | None,
+) -> Conversion:
     types = pa.types
     if types.is_struct(wanted) and types.is_struct(stored):
-        return _structs(stored, wanted, find)
+        return _structs(stored, wanted, find, calendar)
     if types.is_map(wanted) and types.is_map(stored):
-        return _maps(stored, wanted, find)
+        return _maps(stored, wanted, find, calendar)
     if types.is_list(wanted):
         if types.is_list(stored) or types.is_large_list(stored):
-            return _lists(stored, wanted, find)
+            return _lists(stored, wanted, find, calendar)
         if types.is_fixed_size_list(stored):
             plain = pa.list_(stored.value_field)
-            inner = _lists(plain, wanted, find)
+            inner = _lists(plain, wanted, find, calendar)
             return lambda array: _apply(inner, array.cast(plain))
     raise _mismatch(stored, wanted)
 
 
-def _structs(stored: pa.StructType, wanted: pa.StructType, find: StructFields) -> Conversion:
+def _structs(
+    stored: pa.StructType,
+    wanted: pa.StructType,
+    find: StructFields,
+    calendar: HybridCalendar | None,
+) -> Conversion:
     found = find(stored, wanted)
     sources = [found.get(field.name) for field in wanted]
     inner = [
-        None if index is None else converter(stored[index].type, field.type, find)
+        None if index is None else converter(stored[index].type, field.type, find, calendar)
         for index, field in zip(sources, wanted, strict=True)
     ]
     if stored == wanted and sources == [*range(stored.num_fields)] and not any(inner):
@@ -198,8 +221,10 @@ def _struct_array(
     return pa.Array.from_buffers(wanted, len(array), [present], children=children)
 
 
-def _lists(stored: pa.DataType, wanted: pa.ListType, find: StructFields) -> Conversion:
-    inner = converter(stored.value_type, wanted.value_type, find)
+def _lists(
+    stored: pa.DataType, wanted: pa.ListType, find: StructFields, calendar: HybridCalendar | None
+) -> Conversion:
+    inner = converter(stored.value_type, wanted.value_type, find, calendar)
     if stored == wanted and inner is None:
         return None
     plain = without_metadata(wanted)
@@ -212,9 +237,11 @@ def _lists(stored: pa.DataType, wanted: pa.ListType, find: StructFields) -> Conv
     return _convert
 
 
-def _maps(stored: pa.MapType, wanted: pa.MapType, find: StructFields) -> Conversion:
-    keys = converter(stored.key_type, wanted.key_type, find)
-    items = converter(stored.item_type, wanted.item_type, find)
+def _maps(
+    stored: pa.MapType, wanted: pa.MapType, find: StructFields, calendar: HybridCalendar | None
+) -> Conversion:
+    keys = converter(stored.key_type, wanted.key_type, find, calendar)
+    items = converter(stored.item_type, wanted.item_type, find, calendar)
     if stored == wanted and keys is None and items is None:
         return None
     plain = without_metadata(wanted)

@@ -8,7 +8,8 @@ typed errors where Arrow has only one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -17,11 +18,13 @@ import pyarrow.parquet as pq
 from pyarrow.parquet.core import ParquetReader
 
 from airflow_delta.engine.arrow.memory_pool import decoding_pool
+from airflow_delta.engine.data_files.hybrid_calendar import HybridCalendar, calendar_of
 from airflow_delta.engine.errors import (
     DataFileError,
     DeltaError,
     MissingFilesError,
     ObjectNotFoundError,
+    UnsupportedFeatureError,
 )
 from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.paths import resolve
@@ -81,16 +84,22 @@ class DataFile:
         """The schema, in the types of the batches, with field ids as metadata; see `footer` for errors."""
         return self._head[1]
 
+    @property
+    def calendar(self) -> HybridCalendar | None:
+        """What the file counts in the hybrid calendar; see `footer` for errors."""
+        return self._head[2]
+
     @lazy_property
-    def _head(self) -> tuple[Any, pa.Schema]:
+    def _head(self) -> tuple[Any, pa.Schema, HybridCalendar | None]:
         with self._source() as source, self.errors():
             file = self._open(source, None)
+            calendar = calendar_of(file.metadata)
             if any(map(_has_inner_dictionary, file.schema_arrow)):
                 # Arrow can't read these in several pieces. Without its own schema it takes them for texts.
                 plain = pa.BufferReader(read_plain_footer(source, size=self.size))
                 file = self._open(source, pq.read_metadata(plain))
             # Not the schema of the footer, where INT96 is in nanoseconds.
-            return file.metadata, file.schema_arrow
+            return file.metadata, file.schema_arrow, calendar
 
     def batches(
         self, row_groups: Sequence[int], columns: Sequence[str], *, rows: int
@@ -131,23 +140,30 @@ class DataFile:
         with self._source() as source:
             return read_stored_file(source, size=self.size)
 
-    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-        """Read some ranges of the file, each when it is needed.
+    def read_groups(self, stored: StoredFile) -> Iterator[bytes]:
+        """Read the bytes of the row groups of the file, each when it is needed.
 
         Args:
-            ranges: the start and the length of each.
+            stored: the row groups, from `stored`.
 
         Raises:
-            DataFileError: the file ends before a range does.
+            DataFileError: the file was replaced since its footer was read, even by one of the same size.
             MissingFilesError, OutsidePathError, StorageError: see `footer`.
         """
         with self._source() as source:
-            for start, length in ranges:
-                source.seek(start, os.SEEK_SET)
-                data = source.read(length)
-                if len(data) != length:
-                    raise self.error(f"it ends after {start + len(data)} bytes")
-                yield data
+            for group in stored.groups:
+                yield self._read(source, group.start, group.length)
+            # The row groups are those of the footer only if it is still the same after the last of them.
+            footer = self._read(source, stored.footer_start, stored.footer_length)
+            if zlib.crc32(footer) != stored.footer_checksum:
+                raise self.error("it was changed while it was copied")
+
+    def _read(self, source: BinaryIO, start: int, length: int) -> bytes:
+        source.seek(start, os.SEEK_SET)
+        data = source.read(length)
+        if len(data) != length:
+            raise self.error(f"it ends after {start + len(data)} bytes")
+        return data
 
     @contextmanager
     def _source(self) -> Iterator[BinaryIO]:
@@ -200,6 +216,23 @@ class DataFile:
             "without it",
             table=self.table,
             path=self.path,
+            version=self._version,
+        )
+
+    def old_time(self, column: str) -> UnsupportedFeatureError:
+        """Make the error about a time whose value depends on a time zone.
+
+        Args:
+            column: its column.
+        """
+        return UnsupportedFeatureError(
+            f"the data file {self.path!r} of version {self._version}: the column {column!r} has a time "
+            "before 1900, which Spark has written in the hybrid calendar (LEGACY), where its value depends "
+            "on a time zone: read the rows with Spark, or let Spark rewrite the file, by OptimizeOperator "
+            'with engine="spark", or OPTIMIZE of Delta Spark',
+            table=self.table,
+            path=self.path,
+            column=column,
             version=self._version,
         )
 

@@ -28,6 +28,7 @@ from airflow_delta.engine.data_files.conversion import (
     without_metadata,
 )
 from airflow_delta.engine.data_files.data_file import DataFile
+from airflow_delta.engine.data_files.hybrid_calendar import HybridCalendar, OldTimeError
 from airflow_delta.engine.data_files.request import TableLayout, stored_id, stored_name
 
 __all__ = ["FileColumn", "FileColumns"]
@@ -58,6 +59,7 @@ class FileColumn:
 
         Raises:
             DataFileError: a value has no counterpart in the table's type.
+            UnsupportedFeatureError: a time depends on a time zone; see `hybrid_calendar`.
         """
         if self.stored is None:
             return pa.nulls(batch.num_rows, self.field.type)
@@ -66,6 +68,8 @@ class FileColumn:
             return array
         try:
             return self.conversion(array)
+        except OldTimeError as error:
+            raise file.old_time(self.field.name) from error
         except pa.ArrowException as error:
             raise file.error(
                 f"its column {self.field.name!r} has a value that is no {self.field.type}: {error}"
@@ -85,7 +89,7 @@ class FileColumns:
     def __init__(self, layout: TableLayout, columns: Sequence[pa.Field]) -> None:
         self._layout = layout
         self._columns = columns
-        self._last: tuple[pa.Schema, tuple[FileColumn, ...]] | None = None
+        self._last: tuple[pa.Schema, HybridCalendar | None, tuple[FileColumn, ...]] | None = None
 
     def of(self, file: DataFile) -> tuple[FileColumn, ...]:
         """The columns in a file, in order.
@@ -95,8 +99,12 @@ class FileColumns:
                 ``id``, no ids.
         """
         schema, last = file.schema, self._last
-        if last is not None and last[0].equals(schema, check_metadata=True):
-            return last[1]
+        if (
+            last is not None
+            and last[1] == file.calendar
+            and last[0].equals(schema, check_metadata=True)
+        ):
+            return last[2]
         find = _finder(self._layout.mapping_mode, file)
         stored = pa.struct(list(schema))
         wanted = pa.struct(list(self._columns))
@@ -104,7 +112,7 @@ class FileColumns:
         found = tuple(
             _column(field, stored, indexes.get(field.name), find, file) for field in wanted
         )
-        self._last = schema, found
+        self._last = schema, file.calendar, found
         return found
 
 
@@ -116,7 +124,7 @@ def _column(
         return FileColumn(plain, None, None)
     own = stored[index]
     try:
-        return FileColumn(plain, own.name, converter(own.type, field.type, find))
+        return FileColumn(plain, own.name, converter(own.type, field.type, find, file.calendar))
     except MismatchError as error:
         raise file.error(f"its column {field.name!r} can't be read: {error}") from error
 

@@ -10,6 +10,7 @@ float, double          no bounds if a value is NaN or infinite: JSON has no such
                        readers disagree on the order of NaN
 boolean, binary, void  null counts at most, as in Delta Spark
 in arrays and maps     none
+old dates and times    none, if the file counts them in the hybrid calendar
 =====================  ==========================================================================
 
 Only the first columns get statistics (``delta.dataSkippingNumIndexedCols``), or those that the table names
@@ -28,11 +29,13 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from airflow_delta.engine.arrow.parquet.decimals import decimal_of
+from airflow_delta.engine.data_files.hybrid_calendar import HybridCalendar, calendar_of
 from airflow_delta.engine.features.column_mapping import physical_paths
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.statistics_columns import columns_with_statistics
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
+    TIMESTAMP,
     VARIANT,
     VOID,
     ArrayType,
@@ -175,6 +178,7 @@ def file_statistics(
     maximums: dict[str, Any] = {}
     null_counts: dict[str, Any] = {}
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    calendar = calendar_of(metadata)
     for column in columns:
         if isinstance(column.data_type, (ArrayType, MapType)) or column.data_type == VARIANT:
             continue
@@ -185,7 +189,7 @@ def file_statistics(
         if known_bounds and column.path in known_bounds:
             bounds = known_bounds[column.path]
         else:
-            bounds = _bounds(chunks, column.data_type)
+            bounds = _bounds(chunks, column.data_type, calendar)
         shown = None if bounds is None else _shown(*bounds, column.data_type, prefix)
         if shown is not None:
             _put(minimums, column.path, shown[0])
@@ -211,7 +215,8 @@ def column_bounds(metadata: Any, column: IndexedColumn) -> tuple[Any, Any] | Non
         column: the column.
     """
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    return _bounds([group.column(column.leaf) for group in groups], column.data_type)
+    chunks = [group.column(column.leaf) for group in groups]
+    return _bounds(chunks, column.data_type, calendar_of(metadata))
 
 
 def longer_prefix(text: str, prefix: int = PREFIX_CHARACTERS) -> str | None:
@@ -276,7 +281,9 @@ def _null_count(chunks: Sequence[Any]) -> int | None:
     return total
 
 
-def _bounds(chunks: Sequence[Any], data_type: DataType) -> tuple[Any, Any] | None:
+def _bounds(
+    chunks: Sequence[Any], data_type: DataType, calendar: HybridCalendar | None
+) -> tuple[Any, Any] | None:
     """The minimum and maximum as Python values; None if the footer lacks one."""
     read = _reader(data_type)
     if read is None:
@@ -297,6 +304,8 @@ def _bounds(chunks: Sequence[Any], data_type: DataType) -> tuple[Any, Any] | Non
         high = max(read(value) for _, value in values)
     except (OverflowError, ValueError):
         # A date or time outside of Python's range, a NaN, or a text that isn't UTF-8.
+        return None
+    if calendar is not None and calendar.hides(low, is_instant=data_type == TIMESTAMP):
         return None
     return low, high
 

@@ -21,6 +21,7 @@ from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.data_files.conversion import MismatchError, converter
 from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumn
+from airflow_delta.engine.data_files.hybrid_calendar import HybridCalendar, OldTimeError
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.scan.bounds import Bounds
 from airflow_delta.engine.scan.expressions import Node, useful_columns
@@ -92,7 +93,7 @@ def _bounds(
         return None
     chunks = [group.column(index) for group in groups]
     stored = file.schema.field(column.stored).type
-    minimum, maximum = _values(chunks, stored, column.field.type)
+    minimum, maximum = _values(chunks, stored, column.field.type, file.calendar)
     nulls = [_null_count(chunk) for chunk in chunks]
     return Bounds(
         minimum,
@@ -115,7 +116,10 @@ def _mask(flags: Iterable[bool]) -> pa.Array:
 
 
 def _values(
-    chunks: Sequence[Any], stored: pa.DataType, wanted: pa.DataType
+    chunks: Sequence[Any],
+    stored: pa.DataType,
+    wanted: pa.DataType,
+    calendar: HybridCalendar | None,
 ) -> tuple[pa.Array | None, pa.Array | None]:
     """The least and greatest values of each chunk in the table's type, null where they are unknown."""
     read = _reader(stored)
@@ -128,11 +132,18 @@ def _values(
         for chunk in chunks
     ]
     try:
-        conversion = converter(stored, wanted, lambda _stored, _wanted: {})
+        conversion = converter(stored, wanted, lambda _stored, _wanted: {}, calendar)
         low, high = (read([pair[side] for pair in raw]) for side in (0, 1))
         if conversion is not None:
             low, high = conversion(low), conversion(high)
-    except (pa.ArrowException, MismatchError, ValueError, OverflowError, TypeError):
+    except (
+        pa.ArrowException,
+        MismatchError,
+        OldTimeError,
+        ValueError,
+        OverflowError,
+        TypeError,
+    ):
         # A value that the column can't have: the rows will show whether the file is damaged.
         return None, None
     return low, high

@@ -80,10 +80,16 @@ class StoredFile(NamedTuple):
     Attributes:
         traits: the fields of the footer that hold for all of the file: all but the rows.
         groups: its row groups.
+        footer_start: the position of the footer, in bytes.
+        footer_length: its length.
+        footer_checksum: the CRC-32 of its bytes, by which a file that was replaced is noticed.
     """
 
     traits: ThriftStruct
     groups: tuple[StoredGroup, ...]
+    footer_start: int
+    footer_length: int
+    footer_checksum: int
 
     @classmethod
     def from_footer(cls, footer: bytes, *, end: int) -> StoredFile:
@@ -115,7 +121,8 @@ class StoredFile(NamedTuple):
             )
         if metadata.i64(NUM_ROWS) != sum(group.num_rows for group in groups):
             raise PyarrowFallback("the row groups don't have as many rows as the file")
-        return cls(drop_fields(metadata, (NUM_ROWS, ROW_GROUPS)), tuple(groups))
+        traits = drop_fields(metadata, (NUM_ROWS, ROW_GROUPS))
+        return cls(traits, tuple(groups), end, len(footer), zlib.crc32(footer))
 
 
 def read_stored_file(source: BinaryIO, *, size: int) -> StoredFile:

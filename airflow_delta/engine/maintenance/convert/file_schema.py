@@ -15,13 +15,14 @@ Other types are refused, as by the reference implementation or since readers dis
 integers, nanoseconds, times of a day, columns that are null by type. All columns are nullable.
 
 Bounds in the footer can't be used where they don't bound what readers see: for floats, unless parquet-mr
-has written the file, since others leave out NaN; for timestamps in other units than microseconds; for dates
-and times that Spark counts in the Julian calendar.
+since 1.10 has written the file, since others leave out NaN; for timestamps in other units than
+microseconds. Those of dates and times in the hybrid calendar are left to `file_statistics`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -57,13 +58,15 @@ from airflow_delta.engine.model.schema_json import data_type_from_json
 __all__ = ["SCHEMA_KEYS", "FileSchema", "read_file_schema"]
 
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-_SPARK_VERSION = b"org.apache.spark.version"
-_JULIAN = b"org.apache.spark.legacyDateTime"
+
+_PARQUET_MR = re.compile(r"parquet-mr version (\d+)\.(\d+)")
+_KNOWS_NAN = (1, 10)
+"""The version of parquet-mr since which a chunk with NaN has no bounds (PARQUET-1246)."""
 
 _DEEPEST = 64
 """The schema in a log may not be deeper; see `model.schema_json`."""
 
-SCHEMA_KEYS = (_SPARK_SCHEMA, _SPARK_VERSION, _JULIAN, b"ARROW:schema")
+SCHEMA_KEYS = (_SPARK_SCHEMA, b"ARROW:schema")
 """The keys of the metadata in a footer that decide what `read_file_schema` returns."""
 
 _PLAIN = {
@@ -128,10 +131,8 @@ class _Conversion:
         self._leaves = _leaves(footer)
         self._path = path
         self._table = table
-        known = footer.metadata or {}
-        version = known.get(_SPARK_VERSION, b"")
-        self._is_julian = _JULIAN in known or version.startswith((b"1.", b"2."))
-        self._bounds_floats = (footer.created_by or "").startswith("parquet-mr")
+        writer = _PARQUET_MR.match(footer.created_by or "")
+        self._bounds_floats = writer is not None and tuple(map(int, writer.groups())) >= _KNOWS_NAN
         self.unbounded: set[SchemaPath] = set()
 
     def struct(self, fields: Any, path: SchemaPath) -> StructType:
@@ -166,8 +167,7 @@ class _Conversion:
         if found == BINARY and leaf.logical_type.type in ("STRING", "ENUM", "JSON"):
             return STRING
         if found is not None:
-            is_float = found in (FLOAT, DOUBLE)
-            if (is_float and not self._bounds_floats) or (found == DATE and self._is_julian):
+            if found in (FLOAT, DOUBLE) and not self._bounds_floats:
                 self.unbounded.add(path)
             return found
         if pa.types.is_timestamp(type_):
@@ -187,7 +187,7 @@ class _Conversion:
         if unit not in ("milliseconds", "microseconds"):
             remedy = "Spark can't read them; write them in microseconds (coerce_timestamps='us' in pyarrow)"
             raise self._unsupported(path, f"{type_}, in nanoseconds", remedy)
-        if unit != "microseconds" or self._is_julian:
+        if unit != "microseconds":
             self.unbounded.add(path)
         # Arrow takes the older annotation, which means UTC, for a local time.
         return TIMESTAMP if logical["isAdjustedToUTC"] else TIMESTAMP_NTZ

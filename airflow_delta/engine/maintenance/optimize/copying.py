@@ -71,8 +71,7 @@ class CopiedFiles:
         """
         stitched = StitchedFile(file)
         for source, stored in zip(self.files, self.stored, strict=True):
-            ranges = [(group.start, group.length) for group in stored.groups]
-            for group, data in zip(stored.groups, source.read_ranges(ranges), strict=True):
+            for group, data in zip(stored.groups, source.read_groups(stored), strict=True):
                 stitched.append(stored, group, data)
         # Arrow reads the new footer: one that it doesn't accept must not be committed.
         footer = pq.read_metadata(pa.BufferReader(_MAGIC + stitched.close()))
@@ -102,13 +101,14 @@ def plan_copy(files: Sequence[DataFile], target: FileTarget) -> CopiedFiles | No
     Raises:
         DataFileError, MissingFilesError, OutsidePathError, StorageError: a file can't be read.
     """
-    if not _has_columns_of(files[0], target):
-        return None
     stitched = StitchedFile(io.BytesIO())
-    stored = []
+    stored: list[StoredFile] = []
     try:
         for file in files:
             found = file.stored()
+            # Arrow reads the footer only now, so that `DataFile.read_groups` notices if it is another one.
+            if not stored and not _has_columns_of(file, target):
+                return None
             found = found._replace(groups=tuple(g for g in found.groups if g.num_rows))
             if not found.groups or any(group.length < _TINY for group in found.groups):
                 return None
@@ -123,7 +123,11 @@ def plan_copy(files: Sequence[DataFile], target: FileTarget) -> CopiedFiles | No
 
 
 def _has_columns_of(file: DataFile, target: FileTarget) -> bool:
-    """Whether the columns of a file are those of the table, in the same types. It may lack some."""
+    """Whether the columns of a file are those of the table, in the same types. It may lack some.
+
+    With column mapping by id, a scan finds columns by their ids, and the names in files may be any.
+    Statistics have the physical names, as new files do, so a column that has another name can't be copied.
+    """
     schema, footer = file.schema, file.footer.schema
     if any(footer.column(index).physical_type == "INT96" for index in range(len(footer))):
         return False
@@ -131,7 +135,17 @@ def _has_columns_of(file: DataFile, target: FileTarget) -> bool:
     folded = {name.lower() for name in found}
     if len(folded) < len(schema):
         return False
+    names_by_id: dict[bytes, str] = {}
+    if target.layout.mapping_mode == "id":
+        ids = [(_id_of(field), field.name) for field in schema]
+        names_by_id = {id_: name for id_, name in ids if id_ is not None}
+        # A scan refuses a file without ids, with an error that says why.
+        if not names_by_id or len(names_by_id) < sum(id_ is not None for id_, _ in ids):
+            return False
     for field in target.schema:
+        id_ = _id_of(field)
+        if id_ is not None and names_by_id.get(id_, field.name) != field.name:
+            return False
         own = found.get(field.name)
         if own is None:
             # A column that another engine would find ignoring the case; or one that must be there.
@@ -142,9 +156,14 @@ def _has_columns_of(file: DataFile, target: FileTarget) -> bool:
     return True
 
 
+def _id_of(field: pa.Field) -> bytes | None:
+    found: bytes | None = (field.metadata or {}).get(_FIELD_ID)
+    return found
+
+
 def _is_same_column(stored: pa.Field, wanted: pa.Field) -> bool:
     """Whether a column has the same type and the same ids, at any depth."""
-    ids = [(field.metadata or {}).get(_FIELD_ID) for field in (stored, wanted)]
+    ids = [_id_of(stored), _id_of(wanted)]
     if ids[1] is not None and ids[0] != ids[1]:
         return False
     left, right = _PLAIN.get(stored.type, stored.type), wanted.type

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import decimal
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import DeltaTable
@@ -17,7 +19,9 @@ from airflow_delta.engine.errors import (
     InvalidTableError,
     UnsupportedFeatureError,
 )
+from airflow_delta.engine.parquet.thrift import BINARY, ThriftStruct
 from tests.engine.maintenance.convert.parquet_folders import adds_of, write_parquet
+from tests.engine.parquet.files import with_footer
 
 SPARK = "org.apache.spark.sql.parquet.row.metadata"
 
@@ -233,3 +237,28 @@ def test_the_first_columns_of_the_table_have_statistics(tmp_path: Path) -> None:
     adds = adds_of(tmp_path)
     assert adds["a.parquet"]["stats"]["minValues"] == {"x": 1, "y": 2}
     assert adds["b.parquet"]["stats"]["minValues"] == {"x": 5, "y": 4}
+
+
+@pytest.mark.parametrize(
+    ("writer", "has_bounds"),
+    [
+        ("parquet-mr version 1.8.2 (build abc)", False),
+        ("parquet-mr version 1.10.0 (build abc)", True),
+        ("parquet-mr version 1.13.1", True),
+        ("parquet-mr", False),
+        ("parquet-cpp-arrow version 21.0.0", False),
+    ],
+)
+def test_bounds_of_floats_are_those_of_writers_that_know_nan(
+    tmp_path: Path, writer: str, has_bounds: bool
+) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"d": [1.5, 2.5]}), buffer)
+
+    def sign(footer: ThriftStruct) -> None:
+        footer.fields[6] = (BINARY, writer.encode())
+
+    (tmp_path / "a.parquet").write_bytes(with_footer(buffer.getvalue(), sign))
+    DeltaTable.convert(str(tmp_path))
+    statistics = json.loads(DeltaTable(str(tmp_path)).snapshot().files()["stats"][0].as_py())
+    assert statistics["maxValues"] == ({"d": 2.5} if has_bounds else {})

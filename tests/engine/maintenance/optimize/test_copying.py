@@ -22,6 +22,7 @@ from airflow_delta.engine import (
     StructField,
     StructType,
 )
+from airflow_delta.engine.errors import DataFileError
 from airflow_delta.engine.maintenance.optimize import copying
 from tests.engine.maintenance.optimize.files_of_rows import check_statistics
 from tests.row_tables import bag
@@ -211,3 +212,101 @@ def test_a_file_that_changes_while_it_is_copied_is_named(
         table.optimize(max_file_size=1 << 20)
     assert table.latest_version() == 1
     assert sorted(path.name for path in tmp_path.glob("*.parquet")) == ["0.parquet", "1.parquet"]
+
+
+def test_a_file_that_is_replaced_while_it_is_copied_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a valid one of the same size, whose rows the bounds of the old footer don't bound."""
+    files = [pa.table({"id": np.arange(first, first + 50)}) for first in (0, 50, 1000)]
+    options: dict[str, Any] = {"compression": "none", "use_dictionary": False}
+    table = DeltaTable.create(str(tmp_path), StructType((StructField("id", LONG),)))
+    transaction = table.transaction("WRITE")
+    for number, file in enumerate(files):
+        pq.write_table(file, tmp_path / f"{number}.parquet", **options)
+    sizes = {(tmp_path / f"{number}.parquet").stat().st_size for number in range(3)}
+    assert len(sizes) == 1
+    for number in range(2):
+        path = f"{number}.parquet"
+        transaction.add_file(AddFile(path, {}, *sizes, 1, data_change=True, stats=None))
+    transaction.commit()
+    plan_copy = copying.plan_copy
+
+    def replaced(*arguments: Any) -> Any:
+        planned = plan_copy(*arguments)
+        assert planned is not None
+        (tmp_path / "1.parquet").write_bytes((tmp_path / "2.parquet").read_bytes())
+        return planned
+
+    monkeypatch.setattr("airflow_delta.engine.maintenance.optimize.bin_writer.plan_copy", replaced)
+    with pytest.raises(
+        DataFileError, match=r"'1.parquet' .* was changed while it was copied"
+    ) as found:
+        table.optimize(max_file_size=1 << 20)
+    assert found.value.path == "1.parquet"
+    assert table.latest_version() == 1
+    assert len([*tmp_path.glob("*.parquet")]) == 3
+
+
+MAPPED = StructType(
+    (
+        StructField("id", LONG),
+        StructField("x", LONG),
+        StructField("s", StructType((StructField("y", LONG),))),
+    )
+)
+
+
+def mapped_table(root: Path, mode: str, rename: Callable[[str], str]) -> DeltaTable:
+    """A table with column mapping, whose files have other names than the physical ones."""
+    table = DeltaTable.create(str(root), MAPPED, properties={"delta.columnMapping.mode": mode})
+
+    def stored(field: StructField) -> pa.Field:
+        metadata = field.metadata
+        name = rename(metadata["delta.columnMapping.physicalName"])
+        type_ = (
+            pa.struct([stored(each) for each in field.data_type])
+            if isinstance(field.data_type, StructType)
+            else pa.int64()
+        )
+        return pa.field(
+            name, type_, metadata={"PARQUET:field_id": str(metadata["delta.columnMapping.id"])}
+        )
+
+    schema = pa.schema([stored(field) for field in table.snapshot().schema])
+    inner = schema.field(2).type.field(0).name
+    transaction = table.transaction("WRITE")
+    for number in range(2):
+        values = [*range(number * 50, number * 50 + 50)]
+        arrays = [pa.array(values), pa.array(values), pa.array([{inner: n} for n in values])]
+        path = root / f"{number}.parquet"
+        arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+        pq.write_table(pa.table(arrays, schema=schema), path)
+        stats = json.dumps({"numRecords": 50})
+        add = AddFile(path.name, {}, path.stat().st_size, 1, data_change=True, stats=stats)
+        transaction.add_file(add)
+    transaction.commit()
+    return table
+
+
+@pytest.mark.parametrize(
+    ("rename", "copies"),
+    [
+        (lambda name: name, 1),
+        (lambda name: f"old-{name}", 0),
+        (lambda name: name.upper(), 0),
+    ],
+    ids=["same", "others", "case"],
+)
+def test_with_field_ids_columns_may_have_other_names(
+    tmp_path: Path, rename: Callable[[str], str], copies: int
+) -> None:
+    table = mapped_table(tmp_path, "id", rename)
+    before = table.snapshot().to_arrow()
+    assert table.optimize(max_file_size=1 << 20).num_copied == copies
+    snapshot = table.snapshot()
+    assert bag(snapshot.to_arrow().to_pylist()) == bag(before.to_pylist())
+    for text, count in (("x >= 5", 95), ("id < 3", 3), ("x IS NULL", 0), ("s.y = 7", 1)):
+        assert snapshot.to_arrow(predicate=text).num_rows == count, text
+    names = [field.metadata["delta.columnMapping.physicalName"] for field in snapshot.schema]
+    assert pq.read_schema(snapshot.file_uris()[0]).names == names
