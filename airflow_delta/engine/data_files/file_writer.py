@@ -3,7 +3,7 @@
 * A column is encoded with a dictionary only if its values repeat: for other columns the dictionary is
   built, given up, and paid for. The first row group decides, by a sample.
 * Row groups have up to a quarter of a million rows, and about 64 MB of decoded values, so that writing
-  needs little memory.
+  needs little memory. In a file that is to be small they have less, so that its size is known in time.
 * Pages have checksums and an index.
 
 Minimum and maximum in the footer leave out NaN, so the writer records which columns have one.
@@ -40,18 +40,27 @@ class FileWriter:
         file: where it is written.
         schema: its schema, from `parquet_schema`.
         compression: Spark's name of a codec.
+        max_file_size: the bytes that the file shall have at most, about; None for any number.
 
     Attributes:
         num_rows: the rows that were given so far.
     """
 
-    def __init__(self, file: BinaryIO, schema: pa.Schema, *, compression: str) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        schema: pa.Schema,
+        *,
+        compression: str,
+        max_file_size: int | None = None,
+    ) -> None:
         self._file = file
         self._schema = schema
         self._compression = _CODECS.get(compression, compression)
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = self._waiting_bytes = 0
+        self._waiting_rows = self._waiting_bytes = self._written_bytes = 0
+        self._group_bytes = min(_GROUP_BYTES, (max_file_size or _GROUP_BYTES * 4) // 4)
         self._nan: set[SchemaPath] = set()
         self._footers: list[Any] = []
         self.num_rows = 0
@@ -60,6 +69,13 @@ class FileWriter:
     def size(self) -> int:
         """The bytes that were written so far; the rows of the current row group aren't among them."""
         return self._file.tell()
+
+    @property
+    def expected_size(self) -> int | None:
+        """The size with the rows of the current row group, about; None if no row group is written yet."""
+        if not self._written_bytes:
+            return None
+        return self.size * (self._written_bytes + self._waiting_bytes) // self._written_bytes
 
     @property
     def nan_columns(self) -> frozenset[SchemaPath]:
@@ -76,7 +92,7 @@ class FileWriter:
         self._waiting_rows += rows.num_rows
         self._waiting_bytes += rows.nbytes
         self.num_rows += rows.num_rows
-        if self._waiting_rows >= _GROUP_ROWS or self._waiting_bytes >= _GROUP_BYTES:
+        if self._waiting_rows >= _GROUP_ROWS or self._waiting_bytes >= self._group_bytes:
             self._write_group()
 
     def close(self) -> Any:
@@ -110,6 +126,7 @@ class FileWriter:
         )
         rows = rows.cast(self._schema)
         self._waiting.clear()
+        self._written_bytes += self._waiting_bytes
         self._waiting_rows = self._waiting_bytes = 0
         if self._writer is None:
             self._writer = pq.ParquetWriter(

@@ -115,7 +115,8 @@ class BinWriter:
             return False
         if self._open is None or self._adds:
             return self._open is None and not self._adds
-        written = self._open.size
+        # Of few rows nothing may be encoded yet. They take about as much space as before, then.
+        written = self._open.expected_size or self._bytes_read
         ratio = written / max(1, self._bytes_read)
         return written + ratio * live_bytes(sources) <= self.target.max_file_size
 

@@ -57,13 +57,23 @@ class OutputFile:
             StorageError: the store failed.
         """
         path, context = new_files.create(new_directory(like["path"]))
-        writer = FileWriter(context.__enter__(), target.schema, compression=target.compression)
+        writer = FileWriter(
+            context.__enter__(),
+            target.schema,
+            compression=target.compression,
+            max_file_size=target.max_file_size,
+        )
         return cls(path, context, writer, like, marks, new_files, target)
 
     @property
     def size(self) -> int:
         """The bytes that were written so far; see `FileWriter.size`."""
         return self.writer.size
+
+    @property
+    def expected_size(self) -> int | None:
+        """The bytes of the rows so far, about; see `FileWriter.expected_size`."""
+        return self.writer.expected_size
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Append rows; see `FileWriter.write`."""
