@@ -60,7 +60,7 @@ class FileWriter:
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = self._written_bytes = 0
-        self._group_bytes = min(_GROUP_BYTES, (max_file_size or _GROUP_BYTES * 4) // 4)
+        self._group_bytes = min(_GROUP_BYTES, (max_file_size or 2 * _GROUP_BYTES) // 2)
         self._nan: set[SchemaPath] = set()
         self._footers: list[Any] = []
         self.num_rows = 0
