@@ -135,7 +135,7 @@ class GeneratedPartitions:
             if comparison not in kinds:
                 continue
             for chain in chains:
-                found = self._evaluated(source, chain, [bound])
+                found = self._evaluated(source, chain, pa.array([bound], values[0].type))
                 if found is not None and None not in found[0]:
                     yield _in_order(chain, found[0], compare)
 
@@ -145,25 +145,26 @@ class GeneratedPartitions:
         for function in functions:
             if function.form != "other":
                 continue
-            found = self._evaluated(source, [function], [value.as_py() for value in values])
+            # As they are, because not all are values of Python's.
+            found = self._evaluated(source, [function], pa.array(values, values[0].type))
             if found is not None:
                 column = pc.field(function.column)
                 wanted = pa.array([value for (value,) in found], _arrow_type(function.data_type))
                 yield column.isin(wanted.drop_null()) | column.is_null()
 
     def _evaluated(
-        self, source: str, functions: Sequence[_Function], values: Sequence[Any]
+        self, source: str, functions: Sequence[_Function], values: pa.Array
     ) -> list[Sequence[Any]] | None:
         """The values of partition columns for values of their source, by Spark; None if it has none."""
         field = self.sources[source]
         try:
-            given = pa.table({source: pa.array(values, _arrow_type(field.dataType))})
+            given = pa.table({source: values.cast(_arrow_type(field.dataType))})
             rows = driver_frame(self.spark, given, T.StructType([field])).select(
                 [F.expr(each.expression).cast(each.data_type) for each in functions]
             )
             return [tuple(row) for row in rows.collect()]
         except (PySparkException, ValueError, OverflowError):
-            # The expression fails for the value, or the value is none of Python's.
+            # The expression fails for a value, or a result is no value of Python's.
             return None
 
 

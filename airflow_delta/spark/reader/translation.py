@@ -76,7 +76,7 @@ class Translation:
             tested = node.value() if form == "In" else node.child()
             type_ = _arrow_type(_type(tested))
             listed = None if type_ is None else self._constants(node, form, type_)
-            values = None if listed is None else [pa.scalar(value, type_) for value in listed]
+            values = None if listed is None else list(listed)
             form = "In"
         elif form in _MIRRORED:
             tested, constant = node.left(), node.right()
@@ -159,11 +159,12 @@ class Translation:
         if column is None or type_ is None:
             return None
         values = self._constants(node, form, type_)
-        return None if values is None else column.isin(pa.array(values, type_))
+        return None if values is None else column.isin(values)
 
-    def _constants(self, node: Tree, form: str, type_: pa.DataType) -> list[Any] | None:
+    def _constants(self, node: Tree, form: str, type_: pa.DataType) -> pa.Array | None:
         """The constants of an ``IN``. With a null in the list it is null, not false; both skip the row."""
-        return _listed(node.list()) if form == "In" else _set(node.hset(), type_)
+        values = _listed(node.list(), type_) if form == "In" else _set(node.hset(), type_)
+        return None if values is None else _array(values, type_)
 
     def _starts_with(self, node: Tree) -> Expression | None:
         column = self._side(node.left())
@@ -223,30 +224,38 @@ def _arrow_type(name: str) -> pa.DataType | None:
 
 def _literal(node: Tree) -> pa.Scalar | None:
     """The value of a literal; None if it is null, of another type or a text that isn't UTF-8."""
-    type_, value = _arrow_type(_type(node)), node.value()
-    if type_ is None or value is None:
+    type_ = _arrow_type(_type(node))
+    value = None if type_ is None else _value(node, type_)
+    return None if value is None else _array([value], type_)[0]
+
+
+def _value(node: Tree, type_: pa.DataType) -> Any | None:
+    """The value of a literal for `_array`; None if it is null, or a text that isn't UTF-8."""
+    value = node.value()
+    if value is None:
         return None
     if pa.types.is_string(type_):
         try:
-            value = bytes(value.getBytes()).decode("utf-8")
+            return bytes(value.getBytes()).decode("utf-8")
         except UnicodeDecodeError:
             return None
-    elif pa.types.is_decimal(type_):
-        value = Decimal(value.toString())
-    return _scalar(value, type_)
+    return Decimal(value.toString()) if pa.types.is_decimal(type_) else value
 
 
-def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
-    """Convert a Catalyst value; dates and times are days and microseconds since 1970."""
+def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Convert Catalyst's values; dates and times are days and microseconds since 1970.
+
+    They don't become dates and times of Python, which end with the year 9999.
+    """
     if pa.types.is_date32(type_):
-        return pa.scalar(value, pa.int32()).cast(type_)
+        return pa.array(values, pa.int32()).cast(type_)
     if pa.types.is_timestamp(type_):
-        return pa.scalar(value, pa.int64()).cast(type_)
-    return pa.scalar(value, type_)
+        return pa.array(values, pa.int64()).cast(type_)
+    return pa.array(values, type_)
 
 
-def _listed(values: Tree) -> list[Any] | None:
-    """The literals of an ``IN``, without nulls."""
+def _listed(values: Tree, type_: pa.DataType) -> list[Any] | None:
+    """The values of the literals of an ``IN``, without nulls."""
     found = []
     for index in range(values.size()):
         node = values.apply(index)
@@ -254,15 +263,15 @@ def _listed(values: Tree) -> list[Any] | None:
             return None
         if node.value() is None:
             continue
-        value = _literal(node)
+        value = _value(node, type_)
         if value is None:
             return None
-        found.append(value.as_py())
+        found.append(value)
     return found
 
 
 def _set(values: Tree, type_: pa.DataType) -> list[Any] | None:
-    """The literals of a long ``IN``, without nulls, in one call to the JVM."""
+    """The values of the literals of a long ``IN``, without nulls, in one call to the JVM."""
     if pa.types.is_binary(type_):
         return None
     size = values.size()
@@ -274,7 +283,7 @@ def _set(values: Tree, type_: pa.DataType) -> list[Any] | None:
         # contain the replacement character.
         return None if any(_REPLACED in text for text in texts) else texts
     parse = _PARSERS.get(str(type_), Decimal if pa.types.is_decimal(type_) else int)
-    return [_scalar(parse(text), type_).as_py() for text in texts if text != "null"]
+    return [parse(text) for text in texts if text != "null"]
 
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {

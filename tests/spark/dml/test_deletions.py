@@ -215,3 +215,32 @@ def test_a_file_with_other_rows_than_its_statistics_say_is_named(
     with pytest.raises(InvalidTableError, match=re.escape(adds[1]["path"])):
         delete(spark, str(tmp_path), "id % 10 = 3")
     assert all_files(tmp_path) == before
+
+
+FAR = [
+    "d IN (DATE'+12000-01-01', DATE'2024-01-01')",
+    "t IN (TIMESTAMP'+12000-01-01 00:00:00Z', TIMESTAMP'2024-01-01 00:00:00Z')",
+    "n IN (TIMESTAMP_NTZ'+12000-01-01 00:00:00', TIMESTAMP_NTZ'2024-01-01 00:00:00')",
+    "d IN (DATE'-0044-03-15', DATE'+12000-01-01', DATE'2024-01-01')",
+]
+"""Days and times that Python doesn't have, which are in the second row."""
+LONG = ", ".join(f"DATE'+12000-01-01' + {n}" for n in range(20))
+
+
+@pytest.mark.parametrize("condition", [*FAR, f"d IN ({LONG})"])
+def test_lists_of_days_and_times_that_python_does_not_have(
+    spark: SparkSession, tmp_path: Path, condition: str
+) -> None:
+    times = "TIMESTAMP'{0} 00:00:00Z' AS t, TIMESTAMP_NTZ'{0} 00:00:00' AS n"
+    rows = [
+        f"SELECT {n} AS id, DATE'{day}' AS d, {times.format(day)}"
+        for n, day in enumerate(("2023-01-01", "+12000-01-01", "+13000-01-01"))
+    ]
+    written = spark.sql(" UNION ALL ".join(rows)).repartitionByRange(3, "id")
+    write(written, str(tmp_path), optimize_write=False)
+    assert DeltaTable(str(tmp_path)).snapshot().num_files == 3
+    found = read_snapshot(spark, str(tmp_path), predicate=condition)
+    assert [row.id for row in found.select("id").collect()] == [1]
+    assert delete(spark, str(tmp_path), condition).num_deleted_rows == 1
+    left = read_snapshot(spark, str(tmp_path)).select("id").collect()
+    assert sorted(row.id for row in left) == [0, 2]

@@ -21,7 +21,10 @@ _MOST_PARTITIONS = 200
 
 
 def has_plain_order(type_: str) -> bool:
-    """Whether values of a type are the same in Spark and Python, and have the same order everywhere.
+    """Whether values of a type have the same order everywhere, and come to Python and back as they are.
+
+    A date does so as a number (`_sent`): Python has no years before 1 and after 9999, and the way back leads
+    through Java's older calendar.
 
     Args:
         type_: the type, as in SQL. A string with a collation has another name than ``string``.
@@ -55,10 +58,10 @@ class MergeKey:
         if values.least is None:
             found = F.lit(False)
         elif values.listed is not None:
-            found = self.own.isin([F.lit(value).cast(self.type_) for value in values.listed])
+            found = self.own.isin([_received(value, self.type_) for value in values.listed])
         else:
             least, greatest = (
-                F.lit(value).cast(self.type_) for value in (values.least, values.greatest)
+                _received(value, self.type_) for value in (values.least, values.greatest)
             )
             found = (self.own >= least) & (self.own <= greatest)
         return found | self.own.isNull() if self.is_null_safe and values.has_null else found
@@ -66,7 +69,7 @@ class MergeKey:
 
 @dataclass(frozen=True, slots=True)
 class _KeyValues:
-    """The values of a key in the rows of the source that can match.
+    """The values of a key in the rows of the source that can match, as `_sent` gives them.
 
     Attributes:
         least: the least one; None if there is none but null.
@@ -112,7 +115,7 @@ def read_keys(source: MergeSource, keys: Sequence[MergeKey], candidates: Column)
     for i, key in enumerate(keys):
         # Python can't decode texts that aren't UTF-8.
         is_text = F.is_valid_utf8(key.other) if key.type_ == "string" else F.lit(True)
-        value = F.when(candidates & is_text, key.other)
+        value = F.when(candidates & is_text, _sent(key.other, key.type_))
         columns += [
             F.min(value).alias(f"least_{i}"),
             F.max(value).alias(f"greatest_{i}"),
@@ -140,7 +143,17 @@ def read_keys(source: MergeSource, keys: Sequence[MergeKey], candidates: Column)
 
 def _listed(source: MergeSource, key: MergeKey, candidates: Column) -> list[Any] | None:
     """The values of a key but null; None if they are too many."""
-    found = source.rows.where(candidates).select(key.other.alias("value"))
+    found = source.rows.where(candidates).select(_sent(key.other, key.type_).alias("value"))
     values = found.where("value IS NOT NULL").distinct().limit(_MOST_PARTITIONS + 1)
     listed = values.toArrow()["value"].to_pylist()
     return listed if len(listed) <= _MOST_PARTITIONS else None
+
+
+def _sent(value: Column, type_: str) -> Column:
+    """A value in the form in which Python gets it: a date is the number of days since 1970."""
+    return F.unix_date(value) if type_ == "date" else value
+
+
+def _received(value: Any, type_: str) -> Column:
+    """A constant from a value of `_sent`."""
+    return F.date_from_unix_date(F.lit(value)) if type_ == "date" else F.lit(value).cast(type_)

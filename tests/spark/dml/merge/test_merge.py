@@ -454,3 +454,34 @@ def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> 
         "numTargetFilesAdded": 1,
         "numTargetDeletionVectorsAdded": 1,
     }
+
+
+DAYS = (
+    "-0044-03-15",
+    "0001-01-01",
+    "0999-12-31",
+    # The Julian calendar ended on the fourth; Java's older classes have no such day.
+    "1582-10-10",
+    "1970-01-01",
+    "9999-12-31",
+    "+10000-01-10",
+    "+12000-06-30",
+)
+"""Days of Spark. Some aren't days of Python, or of Java's older classes."""
+
+
+@pytest.mark.parametrize("partition_by", [(), ("d",)], ids=["whole", "partitioned"])
+def test_a_key_with_any_day(
+    spark: SparkSession, tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    days = DAYS if not partition_by else DAYS[1:6]
+    rows = " UNION ALL ".join(f"SELECT DATE'{day}' AS d, 0 AS v" for day in days)
+    make(spark, tmp_path, rows, partition_by=partition_by)
+    key = spark.sql("SELECT 1 AS n")
+    for n, day in enumerate(days, 1):
+        source = key.select(F.expr(f"DATE'{day}'").alias("d"), F.lit(n).alias("v"))
+        begun = merge(spark, str(tmp_path), source, "target.d = source.d")
+        result = begun.when_matched_update_all().when_not_matched_insert_all().execute()
+        assert (result.num_updated_rows, result.num_inserted_rows) == (1, 0), day
+    found = read_snapshot(spark, str(tmp_path)).selectExpr("CAST(d AS STRING)", "v").collect()
+    assert dict(map(tuple, found)) == {day: n for n, day in enumerate(days, 1)}
