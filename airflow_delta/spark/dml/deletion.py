@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes
 from airflow_delta.spark.dml.conditions import ChosenFiles, choose_files
+from airflow_delta.spark.dml.live_conditions import matching_rows
 from airflow_delta.spark.dml.matching import collect_rows
 from airflow_delta.spark.dml.removed_rows import (
     RemovedRows,
@@ -120,8 +121,9 @@ def stage_deletion(
     if not chosen.partial.num_rows:
         return found
     reader = SnapshotReader(spark, table, target.base)
-    located = reader.located_rows(chosen.partial)
-    matches = located if condition is None else located.where(condition)
+    # Without a condition there are no partial files.
+    assert condition is not None
+    matches = matching_rows(reader, chosen.partial, condition, partition_by=target.partition_by)
     rows = collect_rows(matches, table=target.table).rows
     if not rows:
         return found

@@ -23,13 +23,18 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine.features.schema_walk import all_fields
 from airflow_delta.spark.dml.change_files import keeps_change_data
 from airflow_delta.spark.dml.expressions import condition_column
+from airflow_delta.spark.dml.live_conditions import matching_rows
 from airflow_delta.spark.dml.matching import LocatedRows, collect_rows
 from airflow_delta.spark.dml.new_values import assign, with_old_values
 from airflow_delta.spark.dml.removed_rows import RemovedRows, writes_deletion_vectors
 from airflow_delta.spark.reader.catalyst import analyzed_condition, is_fixed
 from airflow_delta.spark.reader.char_columns import has_char
 from airflow_delta.spark.reader.columns import frame_schema
-from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX, SnapshotReader
+from airflow_delta.spark.reader.snapshot_reader import (
+    LOCATION_LIVE,
+    OWN_PREFIX,
+    SnapshotReader,
+)
 from airflow_delta.spark.rewrite.row_counts import check_row_count, rows_that_stay
 from airflow_delta.spark.writer.alignment import AlignedRows
 from airflow_delta.spark.writer.file_writing import write_aligned
@@ -116,7 +121,7 @@ class RewrittenUpdate:
         reader = SnapshotReader(self.spark, self.table, self.target.base)
         found = LocatedRows()
         if chosen.partial.num_rows:
-            rows = reader.located_rows(chosen.partial).where(self.condition)
+            rows = matching_rows(reader, chosen.partial, self.condition, partition_by=())
             found = collect_rows(rows, table=self.target.table)
         touched = chosen.partial.take(pa.array(sorted(found.rows), pa.int64()))
         files = pa.concat_tables([touched, chosen.whole])
@@ -139,17 +144,19 @@ class RewrittenUpdate:
         target, assignments = self.target, self.assignments
         assert target.base is not None
         clause = F.when(condition_column(self.condition), _UPDATED).otherwise(_COPIED)
-        rows = reader.located_rows(files).withColumn(_CLAUSE, clause)
+        rows = reader.located_rows(files, with_live=True).withColumn(_CLAUSE, clause)
         new = assign(
             with_old_values(rows, target.base.schema),
             {_UPDATED: assignments},
             target,
             clause=_CLAUSE,
-            keep=[_CLAUSE],
+            keep=[_CLAUSE, LOCATION_LIVE],
             old=target.base.schema,
             copies=True,
         )
         given = frozenset(name for name in target.schema.names if assignments.assigns(name))
-        aligned = AlignedRows(new, given, (), checked=F.col(_CLAUSE) == _UPDATED)
+        # Spark may check rules before it leaves out the deleted rows of a file.
+        checked = F.col(LOCATION_LIVE) & (F.col(_CLAUSE) == _UPDATED)
+        aligned = AlignedRows(new, given, (), checked=checked)
         # Without a shuffle, so that the rows of sorted files keep their order.
         write_aligned(aligned, target, new_files)

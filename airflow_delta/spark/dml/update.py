@@ -30,6 +30,7 @@ from airflow_delta.spark.dml.change_files import changed, keeps_change_data, sta
 from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version, redone
 from airflow_delta.spark.dml.conditions import ChosenFiles, choose_files, predicate_text
 from airflow_delta.spark.dml.deletion import live_rows
+from airflow_delta.spark.dml.live_conditions import matching_rows
 from airflow_delta.spark.dml.matching import collect_rows
 from airflow_delta.spark.dml.new_values import (
     assign,
@@ -44,6 +45,7 @@ from airflow_delta.spark.reader.columns import frame_schema
 from airflow_delta.spark.reader.row_tracking import TrackedRows, tracked_rows
 from airflow_delta.spark.reader.snapshot_reader import (
     LOCATION_ID,
+    LOCATION_LIVE,
     OWN_PREFIX,
     SnapshotReader,
 )
@@ -246,11 +248,17 @@ class _Update:
         removed, old, num_rows = RemovedRows(), [], live_rows(chosen.whole)
         if chosen.whole.num_rows:
             target.transaction.remove_files(chosen.whole)
-            old.append(reader.located_rows(chosen.whole, tracked=tracked))
+            old.append(reader.located_rows(chosen.whole, tracked=tracked, with_live=True))
         if chosen.partial.num_rows:
-            matches = reader.located_rows(chosen.partial, tracked=tracked)
-            if self.condition is not None:
-                matches = matches.where(self.condition)
+            # Without a condition there are no partial files.
+            assert self.condition is not None
+            matches = matching_rows(
+                reader,
+                chosen.partial,
+                self.condition,
+                partition_by=target.partition_by,
+                tracked=tracked,
+            )
             is_stored = keeps_feed or _may_be_stored(chosen.partial)
             if is_stored:
                 matches = store.store(matches)
@@ -260,13 +268,15 @@ class _Update:
                     self.spark, self.table, target, chosen.partial, found.rows, new_files
                 )
                 if not is_stored:
-                    matches = reader.located_rows(chosen.partial, only=found.rows, tracked=tracked)
+                    matches = reader.located_rows(
+                        chosen.partial, only=found.rows, tracked=tracked, with_live=True
+                    )
                 old.append(matches)
                 num_rows = None if num_rows is None else num_rows + found.count
         if not old:
             return removed, 0
         before = with_old_values(_union(old), target.base.schema)
-        keep = [LOCATION_ID] if tracked else []
+        keep = [LOCATION_LIVE, *([LOCATION_ID] if tracked else [])]
         new = assign(
             before.withColumn(_CLAUSE, F.lit(0)),
             {0: assignments},
@@ -276,7 +286,10 @@ class _Update:
             old=target.base.schema,
         )
         given = frozenset(name for name in target.schema.names if assignments.assigns(name))
-        aligned = AlignedRows(new, given, (), row_ids=LOCATION_ID if tracked else None)
+        # Spark may check rules before it leaves out the deleted rows of a file.
+        checked = F.col(LOCATION_LIVE)
+        row_ids = LOCATION_ID if tracked else None
+        aligned = AlignedRows(new, given, (), row_ids=row_ids, checked=checked)
         write_new_versions(aligned, target, new_files, num_rows=num_rows)
         target.transaction.add_files(new_files.adds)
         if not keeps_feed:

@@ -19,6 +19,8 @@ __all__ = [
     "is_repeatable",
     "kind",
     "operands",
+    "output_names",
+    "referenced",
     "resolved_column",
 ]
 
@@ -112,3 +114,16 @@ def is_fixed(part: Tree, spark: SparkSession) -> bool:
 def kind(node: Tree) -> str:
     """The name of a node's class, such as ``And``."""
     return str(node.getClass().getSimpleName())
+
+
+def output_names(plan: Tree) -> dict[int, str]:
+    """The columns of a plan, by Catalyst's ids."""
+    output = plan.output()
+    columns = (output.apply(i) for i in range(output.size()))
+    return {column.exprId().id(): str(column.name()) for column in columns}
+
+
+def referenced(part: Tree) -> set[int]:
+    """The ids of the columns in an expression."""
+    references = part.references().toSeq()
+    return {references.apply(i).exprId().id() for i in range(references.size())}

@@ -13,7 +13,11 @@ The columns have names that no column of the table can have:
 ``row_index``      the index of the row in the file, from 0, counting deleted rows; only for Parquet
 ``file``           the file's URI, encoded, with the scheme of Spark's connector
 ``file_size``      the file's size in bytes according to the log
+``is_live``        true; only after the join
 =================  ====================================================================================
+
+Spark filters the rows of files as early as it can. So it evaluates a condition on stored columns also for
+rows that the join or a deletion vector leaves out. It can't do so if the condition needs ``is_live``.
 """
 
 from __future__ import annotations
@@ -34,13 +38,22 @@ from airflow_delta.spark.reader.file_list import scan_files
 from airflow_delta.spark.reader.other_formats import PARQUET, FileFormat
 from airflow_delta.spark.reader.row_vectors import RowVectors
 
-__all__ = ["FILE_NUMBER", "FILE_ROW_INDEX", "Facts", "file_rows", "stored_column", "with_facts"]
+__all__ = [
+    "FILE_NUMBER",
+    "FILE_ROW_INDEX",
+    "IS_LIVE",
+    "Facts",
+    "file_rows",
+    "stored_column",
+    "with_facts",
+]
 
 Facts: TypeAlias = Mapping[str, tuple[T.DataType, "pa.Array | pa.ChunkedArray"]]
 """Columns of the broadcast table, by name: the type, and a value for each entry."""
 
 FILE_NUMBER = "number"
 FILE_ROW_INDEX = "row_index"
+IS_LIVE = "is_live"
 
 _ENTRY_FILE = "entry_file"
 
@@ -127,11 +140,13 @@ def with_facts(
     types = T.StructType([T.StructField(name, type_) for name, (type_, _) in facts.items()])
     known = pa.table({name: values for name, (_, values) in facts.items()})
     entries = driver_frame(spark, known, types)
-    joined = rows.join(F.broadcast(entries), F.col(FILE_NUMBER) == F.col(_ENTRY_FILE))
-    if found:
-        named = found.is_named(F.col(FILE_ROW_INDEX))
-        joined = joined.where(~named if selects is None else named == selects)
-    return joined
+    has_entry = F.col(FILE_NUMBER) == F.col(_ENTRY_FILE)
+    joined = rows.join(F.broadcast(entries), has_entry)
+    if not found:
+        return joined.withColumn(IS_LIVE, has_entry)
+    named = found.is_named(F.col(FILE_ROW_INDEX))
+    is_live = ~named if selects is None else named == selects
+    return joined.withColumn(IS_LIVE, is_live).where(F.col(IS_LIVE))
 
 
 def _number(metadata: Column, num_files: int) -> Column:

@@ -34,6 +34,7 @@ from airflow_delta.spark.reader.file_partitions import partition_facts, table_co
 from airflow_delta.spark.reader.file_rows import (
     FILE_NUMBER,
     FILE_ROW_INDEX,
+    IS_LIVE,
     Facts,
     file_rows,
     with_facts,
@@ -48,7 +49,14 @@ from airflow_delta.spark.reader.other_formats import file_format, refuse_without
 from airflow_delta.spark.reader.row_tracking import ROW_COMMIT_VERSION, ROW_ID, TrackedRows
 from airflow_delta.spark.runtime.locations import hadoop_uris
 
-__all__ = ["LOCATION_FILE", "LOCATION_ID", "LOCATION_ROW", "OWN_PREFIX", "SnapshotReader"]
+__all__ = [
+    "LOCATION_FILE",
+    "LOCATION_ID",
+    "LOCATION_LIVE",
+    "LOCATION_ROW",
+    "OWN_PREFIX",
+    "SnapshotReader",
+]
 
 OWN_PREFIX = "__delta_"
 """What the names of columns begin with that are added to those of a table to find and change rows."""
@@ -61,6 +69,10 @@ LOCATION_ROW = f"{OWN_PREFIX}row"
 
 LOCATION_ID = f"{OWN_PREFIX}row_id"
 """The column of `SnapshotReader.located_rows` with the stable id of a row."""
+
+LOCATION_LIVE = f"{OWN_PREFIX}is_live"
+"""The column of `SnapshotReader.located_rows` that is true for every row of the table. Spark can't evaluate
+an expression that needs it for other rows of the files."""
 
 _ADD_COLUMNS = ("path", "partitionValues", "size", "modificationTime", "deletionVector")
 _VECTORS = "deletionVectors"
@@ -152,6 +164,7 @@ class SnapshotReader:
         *,
         only: Mapping[int, BitMap64] | None = None,
         tracked: TrackedRows | None = None,
+        with_live: bool = False,
     ) -> DataFrame:
         """Read the rows of some files, with where they are.
 
@@ -159,11 +172,12 @@ class SnapshotReader:
             adds: the files, with the columns that `rows` needs.
             only: the row indexes to read, by the index of the file; None: all rows that aren't deleted.
             tracked: the sources of row ids, to add them.
+            with_live: whether to add `LOCATION_LIVE`.
 
         Returns:
             All columns of the table, then `LOCATION_FILE`, the index of the file in ``adds``,
-            `LOCATION_ROW`, the index of the row in the file, counting deleted rows, and `LOCATION_ID` with
-            ``tracked``.
+            `LOCATION_ROW`, the index of the row in the file, counting deleted rows, `LOCATION_ID` with
+            ``tracked``, and `LOCATION_LIVE` with ``with_live``.
 
         Raises:
             UnsupportedFeatureError: Spark has no row index for such files, or a column's name begins with
@@ -176,6 +190,8 @@ class SnapshotReader:
         if not adds.num_rows:
             names = [LOCATION_FILE, LOCATION_ROW, *([LOCATION_ID] if tracked else [])]
             locations = [T.StructField(name, T.LongType()) for name in names]
+            if with_live:
+                locations.append(T.StructField(LOCATION_LIVE, T.BooleanType()))
             nothing = T.StructType([*self.table_schema.fields, *locations])
             return self._spark.createDataFrame([], nothing)
         schema, mode, partitioning = self._snapshot.schema, self._mode, self._partition_columns
@@ -191,6 +207,10 @@ class SnapshotReader:
             facts = {**facts, **tracked.facts(adds)}
             columns.append(tracked.columns()[0].alias(LOCATION_ID))
         rows = self.file_rows(adds, stored, facts, vectors=only, selects=only is not None)
+        if with_live:
+            # Without a join, each row of the files is one of the table.
+            is_live = F.col(IS_LIVE) if IS_LIVE in rows.columns else F.lit(True)
+            columns.append(is_live.alias(LOCATION_LIVE))
         return rows.select(columns)
 
     def file_rows(

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.spark.dml.expressions import condition_column
+from airflow_delta.spark.dml.live_conditions import guarded
 from airflow_delta.spark.dml.merge.keys import MergeKey, has_plain_order
 from airflow_delta.spark.reader.catalyst import (
     Tree,
@@ -23,14 +24,17 @@ from airflow_delta.spark.reader.catalyst import (
     is_fixed,
     is_repeatable,
     kind,
+    output_names,
+    referenced,
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from airflow_delta.spark.dml.merge.source import MergeSource
 
-__all__ = ["MergeCondition", "resolve_condition"]
+__all__ = ["MergeCondition", "live_condition", "resolve_condition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +84,52 @@ def resolve_condition(
             "evaluated: use columns and constants",
             table=table,
         )
-    names, others = _names(plan.left()), _names(plan.right())
+    names, others = output_names(plan.left()), output_names(plan.right())
     fixed = [part for part in parts if is_fixed(part, spark)]
-    of_source = [part for part in fixed if _referenced(part) <= others.keys()]
-    of_table = [part for part in fixed if _referenced(part) <= names.keys()]
+    of_source = [part for part in fixed if referenced(part) <= others.keys()]
+    of_table = [part for part in fixed if referenced(part) <= names.keys()]
     return MergeCondition(
         reduce(and_, (column_of(part, spark) for part in of_source), F.lit(True)),
         [column_of(part, spark) for part in of_table],
         [key for part in fixed for key in _keys(source, part, names, others, partition_by)],
     )
+
+
+def live_condition(
+    rows: DataFrame,
+    source: MergeSource,
+    on: Column | str,
+    aliases: tuple[str, str],
+    files: pa.Table,
+    *,
+    table: str,
+    partition_by: Collection[str],
+) -> Column:
+    """The condition of a merge, guarded against rows of files that aren't rows of the table.
+
+    Args:
+        rows: rows of the table, of `SnapshotReader.located_rows` with `LOCATION_LIVE`.
+        source: the source.
+        on: the condition, which was checked (`resolve_condition`).
+        aliases: the names of the table and of the source in it.
+        files: the files of the rows.
+        table: the table's location, for errors.
+        partition_by: its partition columns.
+    """
+    plan = _analyzed(rows.alias(aliases[0]), source, on, aliases, table)
+    parts = conjuncts(plan.condition().get())
+    names, others = output_names(plan.left()), output_names(plan.right())
+    # Spark joins by these: it evaluates them for the rows that come to the join.
+    keys = {i for i, part in enumerate(parts) if any(_equal_sides(part, names, others))}
+    found = guarded(
+        rows,
+        rows.join(source.rows),
+        parts,
+        files,
+        partition_by=partition_by,
+        as_they_are=keys,
+    )
+    return condition_column(on) if found is None else found
 
 
 def _analyzed(
@@ -106,18 +147,6 @@ def _analyzed(
     return joined._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
-def _names(plan: Tree) -> dict[int, str]:
-    """The columns of a plan, by Catalyst's ids."""
-    output = plan.output()
-    columns = (output.apply(i) for i in range(output.size()))
-    return {column.exprId().id(): str(column.name()) for column in columns}
-
-
-def _referenced(part: Tree) -> set[int]:
-    references = part.references().toSeq()
-    return {references.apply(i).exprId().id() for i in range(references.size())}
-
-
 def _keys(
     source: MergeSource,
     part: Tree,
@@ -126,22 +155,29 @@ def _keys(
     partition_by: Collection[str],
 ) -> Iterator[MergeKey]:
     """The key in a part of the condition, if it is an equality of the table with the source."""
-    if kind(part) not in ("EqualTo", "EqualNullSafe"):
-        return
-    type_ = str(part.left().dataType().simpleString())
-    if not has_plain_order(type_):
-        return
-    for own, other in ((part.left(), part.right()), (part.right(), part.left())):
-        ids, other_ids = _referenced(own), _referenced(other)
-        if ids and other_ids and ids <= names.keys() and other_ids <= others.keys():
+    for own, other in _equal_sides(part, names, others):
+        type_ = str(own.dataType().simpleString())
+        if has_plain_order(type_):
             yield MergeKey(
                 column_of(own, source.spark),
                 column_of(other, source.spark),
                 type_,
                 is_null_safe=kind(part) == "EqualNullSafe",
-                is_of_partitions={names[number] for number in ids} <= set(partition_by),
+                is_of_partitions={names[number] for number in referenced(own)} <= set(partition_by),
                 is_column=_is_column(own, source.spark),
             )
+
+
+def _equal_sides(
+    part: Tree, names: Mapping[int, str], others: Mapping[int, str]
+) -> Iterator[tuple[Tree, Tree]]:
+    """The table's side and the source's side of a part, if it is an equality of the two."""
+    if kind(part) not in ("EqualTo", "EqualNullSafe"):
+        return
+    for own, other in ((part.left(), part.right()), (part.right(), part.left())):
+        ids, other_ids = referenced(own), referenced(other)
+        if ids and other_ids and ids <= names.keys() and other_ids <= others.keys():
+            yield own, other
 
 
 def _is_column(side: Tree, spark: SparkSession) -> bool:

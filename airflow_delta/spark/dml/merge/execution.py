@@ -43,7 +43,7 @@ from airflow_delta.spark.dml.merge.clauses import (
     clause_rows,
     resolved_assignments,
 )
-from airflow_delta.spark.dml.merge.condition import resolve_condition
+from airflow_delta.spark.dml.merge.condition import live_condition, resolve_condition
 from airflow_delta.spark.dml.merge.evolution import evolved_metadata
 from airflow_delta.spark.dml.merge.key_filter import is_filter_useful, rows_with_keys
 from airflow_delta.spark.dml.merge.matches import CLAUSE, Matches, find_matches, joined, numbered
@@ -228,11 +228,11 @@ class _Staging:
         )
         if not own:
             return self._stage_inserts_alone(files, keys)
-        rows = self._reader.located_rows(files, tracked=row_ids_of(self._base))
+        rows = self._reader.located_rows(files, tracked=row_ids_of(self._base), with_live=True)
         matches = find_matches(
             rows if by_source else self._with_keys(rows, files, keys),
             merge.source,
-            merge.on,
+            self._live_condition(rows, files),
             merge.aliases,
             own,
             {n: values for n, values in assignments.items() if n in own},
@@ -285,8 +285,10 @@ class _Staging:
     def _stage_inserts_alone(self, files: pa.Table, keys: SourceKeys) -> Staged:
         """Stage a merge that leaves the rows of the table as they are."""
         merge = self.merge
-        rows = self._with_keys(self._reader.located_rows(files), files, keys)
-        matched = joined(rows, merge.source, merge.on, merge.aliases, "inner")
+        rows = self._reader.located_rows(files, with_live=True)
+        on = self._live_condition(rows, files)
+        with_keys = self._with_keys(rows, files, keys)
+        matched = joined(with_keys, merge.source, on, merge.aliases, "inner")
         return self._stage_rows(Staged(keys.num_rows), self._inserted(matched))
 
     def _with_keys(self, rows: DataFrame, files: pa.Table, keys: SourceKeys) -> DataFrame:
@@ -298,6 +300,19 @@ class _Staging:
             rows, merge.source, merge.on, merge.aliases, table=self.target.table
         )
         return rows_with_keys(rows, merge.source, condition, num_keys)
+
+    def _live_condition(self, rows: DataFrame, files: pa.Table) -> Column:
+        merge, target = self.merge, self.target
+        assert target.base is not None
+        return live_condition(
+            rows,
+            merge.source,
+            merge.on,
+            merge.aliases,
+            files,
+            table=target.table,
+            partition_by=target.base.metadata.partition_columns,
+        )
 
     def _inserted(self, matched: DataFrame) -> DataFrame:
         """The rows of the source without a match to which a clause applies, with their values."""

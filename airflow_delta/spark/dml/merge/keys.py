@@ -23,8 +23,8 @@ _MOST_PARTITIONS = 200
 def has_plain_order(type_: str) -> bool:
     """Whether values of a type have the same order everywhere, and come to Python and back as they are.
 
-    A date does so as a number (`_sent`): Python has no years before 1 and after 9999, and the way back leads
-    through Java's older calendar.
+    A date does so as a number (`_sent`): Python has no years before 1 and after 9999, and the way back
+    leads through Java's older calendar.
 
     Args:
         type_: the type, as in SQL. A string with a collation has another name than ``string``.
