@@ -15,6 +15,8 @@ can fail                                  for rows of the table (`LOCATION_LIVE`
 ========================================  ==============================================================
 
 If the files have no deletion vectors, and the condition has no partition columns, it stays as it is.
+
+Spark calls a function in Python before the join whatever the condition needs, so also for deleted rows.
 """
 
 from __future__ import annotations
@@ -172,12 +174,8 @@ def _can_fail(rows: DataFrame, parts: Sequence[Tree]) -> list[bool]:
     plan = rows.select(columns)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
     if kind(plan) != "Project":
         return [True] * len(parts)
-    python = catalyst(spark).trees.TreePattern.PYTHON_UDF()
     optimized = plan.projectList()
-    return [
-        part.containsPattern(python) or not _cannot_fail(optimized.apply(i), spark)
-        for i, part in enumerate(parts)
-    ]
+    return [not _cannot_fail(optimized.apply(i), spark) for i in range(len(parts))]
 
 
 def _cannot_fail(part: Tree, spark: SparkSession) -> bool:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pyspark.errors
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.spark import delete, merge, update, write
@@ -170,18 +169,6 @@ def test_conditions_see_rows_of_the_table_alone(
     change.ours(spark, str(one))
     delta_spark.sql(change.theirs.replace("T!", f"delta.`{other}`"))
     assert rows_in(spark, one) == rows_in(spark, other) != before
-
-
-def test_a_condition_in_python_sees_rows_of_the_table_alone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    @F.udf("int")
-    def quotient(v: int) -> int:
-        return 10 // v
-
-    with_a_deleted_row(spark, tmp_path)
-    assert delete(spark, str(tmp_path), quotient("v") > 4).num_deleted_rows == 2
-    assert rows_in(spark, tmp_path) == [(3, 3), (4, 4)]
 
 
 def test_a_row_of_the_table_still_fails(spark: SparkSession, tmp_path: Path) -> None:
