@@ -35,6 +35,7 @@ __all__ = ["CHECKS"]
 _ALTER = "DeltaTable.alter.set_properties() or unset_properties()"
 _DAY_MS = 24 * 60 * 60 * 1000
 _FREE_PREFIXES = (CONSTRAINT_PREFIX, "delta.feature.")
+_PREVIEW = "-preview"
 _PROTECTION = "checkpointProtection"
 
 
@@ -98,11 +99,12 @@ def _check_missing_features(subject: Subject) -> Iterator[Finding]:
     if subject.schema is None:
         return
     for name, feature in FEATURES.items():
-        if (
-            {name, f"{name}-preview"} & supported
-            or not feature.table_property
-            or not feature.active
-        ):
+        final = name.removesuffix(_PREVIEW)
+        if name != final and final in FEATURES:
+            continue  # The property is that of the final feature, which is reported.
+        if {final, f"{final}{_PREVIEW}"} & supported or not feature.table_property:
+            continue
+        if not feature.active:
             continue
         try:
             active = feature.active(subject.properties, subject.schema)

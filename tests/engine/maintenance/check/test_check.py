@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError, TableNotFoundError
+from airflow_delta.engine.features.feature import Support
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.maintenance.check.checking import check_table
 from airflow_delta.engine.maintenance.check.findings import (
     DEPTHS,
@@ -26,6 +29,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     join_ranges,
     plural,
 )
+from airflow_delta.engine.model.schema import LONG, TIMESTAMP_NTZ, StructField, StructType
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.checked_tables import LAST, MIDDLE, STATES, checked, codes, healthy
@@ -104,6 +108,35 @@ def test_our_own_maintenance_leaves_nothing_to_say(sales_copy: Path, depth: Dept
     table.checkpoint(2)
     table.checkpoint()
     assert codes(table.check(depth=depth), but=["cleanup-due", "vacuum-due"]) == {}
+
+
+PROPERTIES: dict[str, str | None] = {
+    "delta.checkpointPolicy": "v2",
+    "delta.columnMapping.mode": "name",
+    # Only a commit of the engine's own sets it.
+    "delta.requireCheckpointProtectionBeforeVersion": None,
+}
+"""The values that turn features on; of other properties it is ``true``."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, feature in FEATURES.items()
+        # A managed table needs an owner, see `tests.faults.test_managed_commits`.
+        if Support.NO not in (feature.read, feature.append) and name != "managedCommit"
+    ],
+)
+def test_a_feature_alone_leaves_nothing_to_say(tmp_path: Path, name: str) -> None:
+    properties = {f"delta.feature.{name}": "supported"}
+    property_ = FEATURES[name].table_property
+    if property_ and (value := PROPERTIES.get(property_, "true")):
+        properties[property_] = value
+    schema = StructType((StructField("id", LONG), StructField("at", TIMESTAMP_NTZ)))
+    table = DeltaTable.create(str(tmp_path), schema, properties=properties)
+    assert name in supported_features(table.snapshot().protocol)
+    assert table.check(depth="files").findings == ()
 
 
 def test_where_there_is_no_table(tmp_path: Path) -> None:

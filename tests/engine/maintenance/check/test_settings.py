@@ -110,9 +110,15 @@ def test_properties_without_their_feature(name: str, value: str) -> None:
     assert name in only(report, "property-without-feature").message
 
 
-def test_a_preview_of_a_feature_counts() -> None:
-    files = table({"delta.enableTypeWidening": "true"}, reader=["typeWidening-preview"])
+@pytest.mark.parametrize("feature", ["typeWidening", "typeWidening-preview"])
+def test_a_feature_and_its_preview_count_as_one(feature: str) -> None:
+    files = table({"delta.enableTypeWidening": "true"}, reader=[feature])
     assert "property-without-feature" not in found(files)
+
+
+def test_a_missing_feature_is_reported_without_its_preview() -> None:
+    report = checked(table({"delta.enableTypeWidening": "true"}), depth="quick")
+    assert "lacks the feature typeWidening:" in only(report, "property-without-feature").message
 
 
 @pytest.mark.parametrize(
