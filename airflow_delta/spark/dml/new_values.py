@@ -295,9 +295,27 @@ class _Value:
                     column.getField(new.name), new.data_type, old, member.data_type, name
                 )
             members.append(value.alias(member.name))
-        has_old = any(member.name.lower() not in given for member in wanted)
-        is_null = column.isNull() & former[0].isNull() if has_old else column.isNull()
+        is_null = column.isNull()
+        if _lacks_members(found, wanted):
+            # As in Delta Spark, the members that only the table has outlive a null struct.
+            is_null &= former[0].isNull()
         return F.when(~is_null, F.struct(*members))
+
+
+def _lacks_members(found: StructType, wanted: StructType) -> bool:
+    """Whether a struct lacks a member that another one has, also inside structs."""
+    given = {field.name.lower(): field.data_type for field in found}
+    for member in wanted:
+        inner = given.get(member.name.lower())
+        if inner is None:
+            return True
+        if (
+            isinstance(inner, StructType)
+            and isinstance(member.data_type, StructType)
+            and _lacks_members(inner, member.data_type)
+        ):
+            return True
+    return False
 
 
 def _member(
