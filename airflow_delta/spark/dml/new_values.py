@@ -22,7 +22,7 @@ from airflow_delta.spark.dml.assignments import Assignments, MissingMembers
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
-from airflow_delta.spark.writer.alignment import absent_value, expression, without_empty
+from airflow_delta.spark.writer.alignment import absent_value, with_generated, without_empty
 from airflow_delta.spark.writer.casts import Cast
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["assign", "old_names", "old_values", "with_old_values"]
 
-_NEW, _OLD, _COMPUTED = f"{OWN_PREFIX}new_", f"{OWN_PREFIX}old_", f"{OWN_PREFIX}computed_"
+_NEW, _OLD = f"{OWN_PREFIX}new_", f"{OWN_PREFIX}old_"
 
 
 def with_old_values(rows: DataFrame, schema: StructType) -> DataFrame:
@@ -75,6 +75,7 @@ def assign(
     keep: Sequence[str],
     old: StructType | None,
     copies: bool = False,
+    computed_later: Sequence[StructField] = (),
 ) -> DataFrame:
     """Give rows their new values.
 
@@ -89,6 +90,7 @@ def assign(
         old: the table's columns that the rows have, which are the old values; None: the rows are new, and a
             column that isn't assigned gets its default, or null.
         copies: see ``clause``; needs old values.
+        computed_later: generated columns that aren't computed here; see `AlignedRows`.
 
     Returns:
         The columns to be kept, and those of the table.
@@ -107,7 +109,7 @@ def assign(
         *(name for i in range(len(old.fields) if old else 0) if (name := f"{_OLD}{i}") not in keep),
     )
     new = raw.select(*(quoted(name) for name in keep), *assigner.columns(raw, old))
-    return assigner.with_generated(new, keep)
+    return assigner.with_generated(new, computed_later)
 
 
 def old_names(schema: StructType) -> list[str]:
@@ -184,39 +186,18 @@ class _Assigner:
         value = _Value(cast, assignments, values).of((field.name,), field, former)
         return without_empty(value, field, self.target.partition_by)
 
-    def with_generated(self, rows: DataFrame, keep: Sequence[str]) -> DataFrame:
+    def with_generated(self, rows: DataFrame, computed_later: Sequence[StructField]) -> DataFrame:
         """Compute generated columns in the rows of clauses that don't assign them."""
-        table = self.target.table
-        fields = [
-            (field, missing)
+        where = {
+            field.name: F.col(self.clause).isin(missing)
             for field in self.target.schema
             if GENERATION_EXPRESSION in field.metadata
+            and field not in computed_later
             and (missing := [n for n, c in self.clauses.items() if not c.assigns(field.name)])
-        ]
-        if not fields:
-            return rows
-        computed = [
-            _when(self.clause, missing, expression(field, GENERATION_EXPRESSION, table)).alias(
-                f"{_COMPUTED}{i}"
-            )
-            for i, (field, missing) in enumerate(fields)
-        ]
-        raw = rows.select("*", *computed)
-        types = {
-            field.name: field.data_type
-            for field in parse_schema(
-                raw.select([f"{_COMPUTED}{i}" for i in range(len(fields))]).schema.json(), table
-            )
         }
-        made = {}
-        for i, (field, missing) in enumerate(fields):
-            name = f"{_COMPUTED}{i}"
-            value = Cast(table).column(F.col(name), types[name], field.data_type, field.name)
-            value = without_empty(value, field, self.target.partition_by)
-            is_computed = F.col(self.clause).isin(missing)
-            made[field.name] = F.when(is_computed, value).otherwise(F.col(quoted(field.name)))
-        columns = [*keep, *self.target.schema.names]
-        return raw.select([made[n].alias(n) if n in made else F.col(quoted(n)) for n in columns])
+        fields = [field for field in self.target.schema if field.name in where]
+        table, partition_by = self.target.table, self.target.partition_by
+        return with_generated(rows, fields, partition_by, table=table, where=where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +311,5 @@ def _member(
     return None
 
 
-def _when(clause: str, numbers: int | Sequence[int], value: Column) -> Column:
-    wanted = [numbers] if isinstance(numbers, int) else list(numbers)
-    return F.when(F.col(clause).isin(wanted), value)
+def _when(clause: str, number: int, value: Column) -> Column:
+    return F.when(F.col(clause) == number, value)

@@ -3,7 +3,8 @@
 1. Columns are matched by name, ignoring case, and cast (`casts`).
 2. A column that the rows lack gets its default, or null; an explicit null stays null.
 3. Generated columns that the rows lack are computed. (Those that they have are checked by
-   `airflow_delta.spark.rules`.)
+   `airflow_delta.spark.rules`.) If one depends on an identity column whose value isn't made yet, it is
+   computed later (`AlignedRows.computed_later`).
 4. Empty texts in partition columns become null, which is all that a partition value can say (edge
    case G5).
 
@@ -14,22 +15,34 @@ Spec: PROTOCOL.md, "Default Columns", "Generated Columns", "Identity Columns".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableError
+from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
 from airflow_delta.engine.features.identity import IdentityColumn, identity_columns
 from airflow_delta.engine.model.schema import BINARY, STRING, StructField, StructType
+from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark.reader.columns import quoted, spark_type
+from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from airflow_delta.spark.writer.casts import Cast
 from airflow_delta.spark.writer.rows_schema import rows_schema
 
-__all__ = ["AlignedRows", "absent_value", "align_rows", "expression", "without_empty"]
+__all__ = [
+    "AlignedRows",
+    "absent_value",
+    "align_rows",
+    "depending_on",
+    "with_generated",
+    "without_empty",
+]
 
 _GENERATION = "delta.generationExpression"
 _DEFAULT = "CURRENT_DEFAULT"
+_COMPUTED = f"{OWN_PREFIX}computed_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +53,9 @@ class AlignedRows:
         rows: the rows: the table's columns, in its order and types.
         given: the names of the table's columns that the rows had.
         made_identities: the identity columns whose values must still be made.
-        is_inserted: a further boolean column: whether the row is new, so that identities are made for it;
-            None: all are.
+        computed_later: the generated columns that must be computed from them; see `depending_on`.
+        made_where: which rows get the value of such a column, by its name and by further columns; a column
+            that isn't in it gets its value in all rows.
         row_ids: a further column with the ids of rows that had one, null for others; None: all are new.
         checked: whether a row must keep the rules of the table, by further columns; None: all rows must.
     """
@@ -49,7 +63,8 @@ class AlignedRows:
     rows: DataFrame
     given: frozenset[str]
     made_identities: tuple[IdentityColumn, ...]
-    is_inserted: str | None = None
+    computed_later: tuple[StructField, ...] = ()
+    made_where: Mapping[str, Column] = field(default_factory=dict)
     row_ids: str | None = None
     checked: Column | None = None
 
@@ -78,28 +93,46 @@ def align_rows(
     _check_identities(given, identities, table)
     made = {column.name for column in identities if column.name.lower() not in given}
     cast = Cast(table)
-    first, computed = [], []
-    for field in schema:
-        source = given.get(field.name.lower())
-        if source is None and _GENERATION in field.metadata:
-            computed.append(field)
-            continue
+    columns, computed = [], []
+    for column in schema:
+        source = given.get(column.name.lower())
         if source is None:
-            value = absent_value(field, cast)
+            value = absent_value(column, cast)
+            if _GENERATION in column.metadata:
+                computed.append(column)
         else:
             value = cast.column(
-                rows[quoted(source.name)], source.data_type, field.data_type, field.name
+                rows[quoted(source.name)], source.data_type, column.data_type, column.name
             )
-        first.append(without_empty(value, field, partition_by).alias(field.name))
-    aligned = rows.select(first)
-    if computed:
-        aligned = _with_generated(aligned, computed, partition_by, cast).select(
-            [quoted(name) for name in schema.names]
-        )
+        columns.append(without_empty(value, column, partition_by).alias(column.name))
+    later = depending_on(computed, made, table=table)
+    now = [column for column in computed if column not in later]
     return AlignedRows(
-        aligned,
-        frozenset(field.name for field in schema if field.name.lower() in given),
+        with_generated(rows.select(columns), now, partition_by, table=table),
+        frozenset(column.name for column in schema if column.name.lower() in given),
         tuple(column for column in identities if column.name in made),
+        later,
+    )
+
+
+def depending_on(
+    columns: Iterable[StructField], identities: Collection[str], *, table: str
+) -> tuple[StructField, ...]:
+    """The generated columns that may depend on some identity columns, to be computed after these are made.
+
+    Args:
+        columns: generated columns.
+        identities: the names of identity columns.
+        table: the table's location, for errors.
+
+    Raises:
+        InvalidTableError: a generation expression is no text.
+    """
+    made = {name.lower() for name in identities}
+    return tuple(
+        column
+        for column in columns
+        if made & {path[0].lower() for path in columns_in_sql(_sql(column, _GENERATION, table))}
     )
 
 
@@ -166,46 +199,73 @@ def absent_value(field: StructField, cast: Cast) -> Column:
     null = F.lit(None).cast(spark_type(field.data_type))
     if field.metadata.get(_DEFAULT) is None or "delta.identity.start" in field.metadata:
         return null
-    return expression(field, _DEFAULT, cast.table).cast(spark_type(field.data_type))
+    return F.expr(_sql(field, _DEFAULT, cast.table)).cast(spark_type(field.data_type))
 
 
-def _with_generated(
-    rows: DataFrame, fields: list[StructField], partition_by: tuple[str, ...], cast: Cast
+def with_generated(
+    rows: DataFrame,
+    columns: Sequence[StructField],
+    partition_by: tuple[str, ...],
+    *,
+    table: str,
+    where: Mapping[str, Column] | None = None,
 ) -> DataFrame:
-    """Rows with the generated columns that they lack.
+    """Compute generated columns.
 
     The type of an expression is known once Spark has resolved it with the other columns, and then cast.
-    """
-    raw = rows.select("*", *(expression(f, _GENERATION, cast.table).alias(f.name) for f in fields))
-    types = {field.name: field.data_type for field in rows_schema(raw)}
-    values = [
-        without_empty(
-            cast.column(raw[quoted(f.name)], types[f.name], f.data_type, f.name), f, partition_by
-        ).alias(f.name)
-        for f in fields
-    ]
-    return raw.select(*(raw[quoted(name)] for name in rows.columns), *values)
-
-
-def expression(field: StructField, key: str, table: str) -> Column:
-    """The SQL expression in a column's metadata.
 
     Args:
-        field: the column.
-        key: the key in its metadata.
-        table: the table's location, for errors.
+        rows: the rows, with all columns of the table.
+        columns: the generated columns.
+        partition_by: the table's partition columns.
+        table: its location, for errors.
+        where: the rows in which a column is computed, by its name; in others it keeps its value, and its
+            expression isn't evaluated. A column that isn't in it is computed in all rows.
+
+    Returns:
+        The rows, with the same columns.
 
     Raises:
-        InvalidTableError: the expression is no text.
+        InvalidTableError: an expression is no text, or has a type outside of the protocol.
+        ConstraintViolationError: the column can't store values of the expression's type. Facts: columns.
+        AnalysisException: Spark can't resolve an expression.
     """
-    text = field.metadata[key]
+    if not columns:
+        return rows
+    chosen = where or {}
+    computed = [F.expr(_sql(column, _GENERATION, table)) for column in columns]
+    prefix = _COMPUTED
+    while any(name.lower().startswith(prefix) for name in rows.columns):
+        prefix += "_"
+    names = [f"{prefix}{i}" for i in range(len(columns))]
+    raw = rows.select(
+        "*",
+        *(
+            (F.when(chosen[column.name], value) if column.name in chosen else value).alias(name)
+            for column, value, name in zip(columns, computed, names, strict=True)
+        ),
+    )
+    types = parse_schema(raw.select(names).schema.json(), table)
+    cast, made = Cast(table), {}
+    for column, name, found in zip(columns, names, types, strict=True):
+        value = cast.column(F.col(name), found.data_type, column.data_type, column.name)
+        value = without_empty(value, column, partition_by)
+        if column.name in chosen:
+            value = F.when(chosen[column.name], value).otherwise(F.col(quoted(column.name)))
+        made[column.name] = value.alias(column.name)
+    return raw.select([made.get(name, F.col(quoted(name))) for name in rows.columns])
+
+
+def _sql(column: StructField, key: str, table: str) -> str:
+    """The SQL in a column's metadata."""
+    text = column.metadata[key]
     if not isinstance(text, str):
         raise InvalidTableError(
-            f"the column {field.name!r} has {key}={text!r} in its metadata: expected SQL as a text",
+            f"the column {column.name!r} has {key}={text!r} in its metadata: expected SQL as a text",
             table=table,
-            column=field.name,
+            column=column.name,
         )
-    return F.expr(text)
+    return text
 
 
 def without_empty(column: Column, field: StructField, partition_by: tuple[str, ...]) -> Column:

@@ -1,6 +1,7 @@
 """Write rows into new data files of a table, and describe these as ``add`` actions.
 
-The rows pass through one pipeline: columns of the table, shuffle, identities, checks, layout, Parquet.
+The rows pass through one pipeline: columns of the table, shuffle, identities and what is generated from
+them, checks, layout, Parquet.
 Statistics and identity values come from the footers of the files.
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Per-file Statistics", "Row Tracking", "Iceberg Compatibility
@@ -28,7 +29,7 @@ from airflow_delta.spark.reader.data_files import DataFile, list_data_files, wri
 from airflow_delta.spark.rules.row_rules import RowRule, checked, row_rules, violation
 from airflow_delta.spark.runtime.java_errors import storage_errors
 from airflow_delta.spark.runtime.locations import hadoop_path
-from airflow_delta.spark.writer.alignment import AlignedRows, align_rows
+from airflow_delta.spark.writer.alignment import AlignedRows, align_rows, with_generated
 from airflow_delta.spark.writer.identity import with_identities
 from airflow_delta.spark.writer.layout import FileLayout, target_layout
 from airflow_delta.spark.writer.nested_ids import write_nested_ids
@@ -115,8 +116,10 @@ def write_aligned(
     directory = files.directory if directory is None else directory
     part_size = _part_size(optimize_write, target_file_size, target)
     shuffled = _shuffled(aligned.rows, target) if part_size else aligned.rows
-    complete = with_identities(
-        shuffled, aligned.made_identities, table=table, only=aligned.is_inserted
+    where = aligned.made_where
+    identified = with_identities(shuffled, aligned.made_identities, table=table, where=where)
+    complete = with_generated(
+        identified, aligned.computed_later, target.partition_by, table=table, where=where
     )
     rules = (
         *row_rules(target.schema, target.properties, table=table, generated_given=aligned.given),

@@ -13,7 +13,7 @@ Spec: PROTOCOL.md, "Identity Columns".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -39,7 +39,7 @@ def with_identities(
     columns: Sequence[IdentityColumn],
     *,
     table: str,
-    only: str | None = None,
+    where: Mapping[str, Column] | None = None,
 ) -> DataFrame:
     """Fill identity columns.
 
@@ -50,7 +50,8 @@ def with_identities(
         rows: the rows, with the columns of the table.
         columns: the identity columns to be filled.
         table: the table's location, for errors.
-        only: a boolean column that says which rows get a value if they have none; None: all rows get one.
+        where: the rows that get a value, by the name of the identity column; in others it keeps its value.
+            A column that isn't in it gets a value in all rows.
 
     Returns:
         The rows; evaluation fails where a value would be no 64-bit integer.
@@ -69,16 +70,12 @@ def with_identities(
         number, F.when(task < stride, row * F.lit(stride) + task).otherwise(too_many)
     )
     made = {column.name: _value(F.col(quoted(number)), column, table) for column in columns}
-    if only is not None:
-        made = {name: _where_missing(name, only, value) for name, value in made.items()}
+    for name, is_made in (where or {}).items():
+        if name in made:
+            made[name] = F.when(is_made, made[name]).otherwise(F.col(quoted(name)))
     return numbered.select(
         [made[name].alias(name) if name in made else F.col(quoted(name)) for name in rows.columns]
     )
-
-
-def _where_missing(name: str, only: str, value: Column) -> Column:
-    column = F.col(quoted(name))
-    return F.when(F.col(quoted(only)) & column.isNull(), value).otherwise(column)
 
 
 def _value(number: Column, column: IdentityColumn, table: str) -> Column:

@@ -56,19 +56,20 @@ from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
 from airflow_delta.spark.dml.row_store import RowStore
 from airflow_delta.spark.dml.update import row_ids_of
 from airflow_delta.spark.reader.columns import frame_schema, quoted
-from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, OWN_PREFIX, SnapshotReader
-from airflow_delta.spark.writer.alignment import AlignedRows
+from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, SnapshotReader
+from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
+from airflow_delta.spark.writer.alignment import AlignedRows, depending_on
 from airflow_delta.spark.writer.new_files import NewFiles
 from airflow_delta.spark.writer.target import redefined_target
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
+    from airflow_delta.engine.features.identity import IdentityColumn
+    from airflow_delta.engine.model.schema import StructField
     from airflow_delta.spark.dml.merge.keys import SourceKeys
     from airflow_delta.spark.writer.target import WriteTarget
 
 __all__ = ["MergeAttempt"]
-
-_INSERTED = f"{OWN_PREFIX}inserted"
 
 
 @dataclass(frozen=True)
@@ -327,6 +328,7 @@ class _Staging:
             clause=CLAUSE,
             keep=[CLAUSE],
             old=None,
+            computed_later=self._made_in_inserts.computed_later,
         )
 
     def _stage_rows(self, staged: Staged, inserted: DataFrame | None) -> Staged:
@@ -383,9 +385,9 @@ class _Staging:
         frames = []
         if updated is not None:
             row_id = F.col(LOCATION_ID) if LOCATION_ID in updated.columns else no_id
-            frames.append(updated.select(*columns, row_id, F.lit(False).alias(_INSERTED)))
+            frames.append(updated.select(*columns, row_id, CLAUSE))
         if inserted is not None:
-            frames.append(inserted.select(*columns, no_id, F.lit(True).alias(_INSERTED)))
+            frames.append(inserted.select(*columns, no_id, CLAUSE))
         if not frames:
             return
         first, *others = frames
@@ -395,23 +397,49 @@ class _Staging:
         )
 
     def _aligned(self, rows: DataFrame) -> AlignedRows:
+        """Updated and inserted rows, with the numbers of their clauses in the column `CLAUSE`."""
         assignments = self._assignments
         given = {
             name
             for name in self.target.schema.names
             if any(values.assigns(name) for values in assignments.values())
         }
-        inserts = [assignments[n] for n in self.merge.of(NOT_MATCHED)]
-        made = tuple(
-            column
-            for column in identity_columns(self.target.schema)
-            if not all(values.assigns(column.name) for values in inserts)
-        )
         tracked = row_ids_of(self._base) is not None
+        made = self._made_in_inserts
         return AlignedRows(
             rows,
             frozenset(given),
-            made if inserts else (),
-            is_inserted=_INSERTED,
+            made.identities,
+            made.computed_later,
+            {name: F.col(CLAUSE).isin(numbers) for name, numbers in made.clauses.items()},
             row_ids=LOCATION_ID if tracked else None,
         )
+
+    @cached_property
+    def _made_in_inserts(self) -> _MadeInInserts:
+        inserts = {n: self._assignments[n] for n in self.merge.of(NOT_MATCHED)}
+        table, schema = self.target.table, self.target.schema
+
+        def lacking(name: str) -> list[int]:
+            return [n for n, values in inserts.items() if not values.assigns(name)]
+
+        identities = tuple(c for c in identity_columns(schema) if lacking(c.name))
+        generated = [f for f in schema if GENERATION_EXPRESSION in f.metadata and lacking(f.name)]
+        later = depending_on(generated, [column.name for column in identities], table=table)
+        names = [column.name for column in (*identities, *later)]
+        return _MadeInInserts(identities, later, {name: lacking(name) for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeInInserts:
+    """The columns whose values are made while inserted rows are written.
+
+    Attributes:
+        identities: the identity columns.
+        computed_later: the generated columns that depend on them.
+        clauses: the numbers of the clauses that don't assign such a column, by its name.
+    """
+
+    identities: tuple[IdentityColumn, ...]
+    computed_later: tuple[StructField, ...]
+    clauses: Mapping[str, Sequence[int]]

@@ -1,4 +1,4 @@
-"""Merges that add columns to the table or widen their types: the same ones through Delta Spark and through us.
+"""Merges that add columns to the table or widen types: the same ones through Delta Spark and through us.
 
 Both engines begin with a table that Delta Spark has made. Afterwards the tables have the same columns and
 rows for both engines, and the same change feed.
