@@ -12,7 +12,7 @@ from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.model.schema_json import parse_schema
 
-__all__ = ["new_table_schema", "rows_schema"]
+__all__ = ["check_distinct_names", "new_table_schema", "rows_schema"]
 
 _KEPT_METADATA = frozenset({"comment"})
 
@@ -24,6 +24,16 @@ def rows_schema(rows: DataFrame) -> StructType:
         ConstraintViolationError: names of columns differ in case alone. Facts: columns.
         InvalidTableError: a column's type is none of the protocol's.
     """
+    check_distinct_names(rows)
+    return parse_schema(rows.schema.json(), "the DataFrame")
+
+
+def check_distinct_names(rows: DataFrame) -> None:
+    """Check that the names of a DataFrame's columns differ in more than case.
+
+    Raises:
+        ConstraintViolationError: some don't. Facts: columns.
+    """
     names = [name.lower() for name in rows.columns]
     twice = [name for name in rows.columns if names.count(name.lower()) > 1]
     if twice:
@@ -31,7 +41,6 @@ def rows_schema(rows: DataFrame) -> StructType:
             f"the rows have the columns {twice}, which differ at most in case: rename or drop some",
             columns=tuple(twice),
         )
-    return parse_schema(rows.schema.json(), "the DataFrame")
 
 
 def new_table_schema(rows: DataFrame) -> StructType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.identity import identity_columns
-from airflow_delta.engine.model.schema import StructType
 from airflow_delta.row_changes.clauses import (
     MATCHED,
     NOT_MATCHED,
@@ -87,7 +86,7 @@ def resolved_assignments(
     spark: SparkSession,
     clause: MergeClause,
     target: WriteTarget,
-    source: StructType,
+    source: Sequence[str],
     *,
     aliases: tuple[str, str],
     evolves: bool,
@@ -98,7 +97,7 @@ def resolved_assignments(
         spark: the session.
         clause: the clause.
         target: the table, with the columns that the merge adds.
-        source: the columns of the source.
+        source: the names of the columns of the source.
         aliases: the names of the table and of the source in conditions and values.
         evolves: whether the table gets the columns that only the source has; then the source may also
             lack columns.
@@ -122,10 +121,10 @@ def resolved_assignments(
 
 
 def _all_values(
-    target: WriteTarget, source: StructType, alias: str, *, inserts: bool, evolves: bool
+    target: WriteTarget, source: Sequence[str], alias: str, *, inserts: bool, evolves: bool
 ) -> Mapping[Any, Any]:
     """A value from the source for each column of the table that it has."""
-    given = {field.name.lower(): field.name for field in source}
+    given = {name.lower(): name for name in source}
     made = {column.name for column in identity_columns(target.schema)}
     made |= {f.name for f in target.schema if GENERATION_EXPRESSION in f.metadata}
     if inserts:

@@ -267,7 +267,7 @@ class _Staging:
                 merge.source.spark,
                 clause,
                 self.target,
-                merge.source.schema,
+                merge.source.given.columns,
                 aliases=merge.aliases,
                 evolves=merge.merge_schema,
             )
@@ -426,7 +426,7 @@ class _Staging:
         identities = tuple(c for c in identity_columns(schema) if lacking(c.name))
         generated = [f for f in schema if GENERATION_EXPRESSION in f.metadata and lacking(f.name)]
         later = depending_on(generated, [column.name for column in identities], table=table)
-        names = [column.name for column in (*identities, *later)]
+        names = [*(column.name for column in identities), *(column.name for column in later)]
         return _MadeInInserts(identities, later, {name: lacking(name) for name in names})
 
 

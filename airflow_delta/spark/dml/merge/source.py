@@ -22,7 +22,7 @@ from airflow_delta.engine.model.schema import StructType
 from airflow_delta.spark.dml.row_store import RowStore, stored_size
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from airflow_delta.spark.reader.versions_read import newest_versions_read
-from airflow_delta.spark.writer.rows_schema import new_table_schema
+from airflow_delta.spark.writer.rows_schema import check_distinct_names, new_table_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,16 +45,25 @@ class MergeSource:
     Attributes:
         spark: the session.
         rows: the rows, with the column `SOURCE_ROW`.
-        schema: their schema without it, all nullable.
+        given: the source as the user has given it.
         size_in_bytes: how much room they take in Spark's memory and on its disks.
         versions: the versions of the merge's own table that they were read from as its newest.
     """
 
     spark: SparkSession
     rows: DataFrame
-    schema: StructType
+    given: DataFrame
     size_in_bytes: int
     versions: frozenset[int] = frozenset()
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the source, all nullable, for a table that gets its columns.
+
+        Raises:
+            InvalidTableError: a column's type is none of the protocol's.
+        """
+        return new_table_schema(self.given)
 
     def check_newest(self, transaction: OptimisticTransaction) -> None:
         """Check that the rows are as if they had been read by the transaction, and record the read.
@@ -113,8 +122,8 @@ def store_source(
             "the merge: rename them",
             table=table.uri,
         )
-    schema = new_table_schema(source)
+    check_distinct_names(source)
     numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
     rows = store.store(numbered)
     versions = newest_versions_read(source, table)
-    return MergeSource(spark, rows, schema, stored_size(rows), versions)
+    return MergeSource(spark, rows, source, stored_size(rows), versions)

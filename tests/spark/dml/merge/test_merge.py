@@ -485,3 +485,13 @@ def test_a_key_with_any_day(
         assert (result.num_updated_rows, result.num_inserted_rows) == (1, 0), day
     found = read_snapshot(spark, str(tmp_path)).selectExpr("CAST(d AS STRING)", "v").collect()
     assert dict(map(tuple, found)) == {day: n for n, day in enumerate(days, 1)}
+
+
+def test_a_column_of_the_source_that_no_table_can_store(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(spark.sql("SELECT 1 AS id, 1 AS v"), str(tmp_path))
+    source = spark.sql("SELECT 1 AS id, 5 AS v, INTERVAL 1 DAY AS i")
+    begun = merge(spark, str(tmp_path), source, "target.id = source.id")
+    begun.when_matched_update({"v": "source.v + extract(DAY FROM source.i)"}).execute()
+    assert rows_in(spark, tmp_path) == [(1, 6)]
