@@ -13,7 +13,9 @@ table's column.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of PySpark's users know
@@ -33,9 +35,13 @@ from airflow_delta.engine.model.schema import (
 from airflow_delta.engine.model.schema_json import schema_to_json
 from airflow_delta.spark.reader.char_columns import CHAR_METADATA, has_char
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 __all__ = [
     "FIELD_IDS",
     "checked_columns",
+    "field_ids_restored",
     "file_schema",
     "frame_schema",
     "logical_column",
@@ -49,6 +55,20 @@ FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 
 Spark uses its value when a scan runs. The reader has no option for it.
 """
+
+
+@contextmanager
+def field_ids_restored(spark: SparkSession) -> Iterator[None]:
+    """Give the setting `FIELD_IDS` its former value in the end, whatever readers have set.
+
+    Args:
+        spark: the session, whose DataFrames of tables are all evaluated by then.
+    """
+    before = str(spark.conf.get(FIELD_IDS))
+    try:
+        yield
+    finally:
+        spark.conf.set(FIELD_IDS, before)
 
 
 def spark_schema(schema: StructType) -> T.StructType:

@@ -203,7 +203,7 @@ class FileRewriter:
             partition_values: its partition values.
             tags: the tags of the former file.
         """
-        layout, kept = self._layout, dict(tags or {})
+        layout, form, kept = self._layout, self._stored.form, dict(tags or {})
         # A tag of the former file says that it follows rules, which this one may not have to.
         kept.pop(_ICEBERG_TAG, None)
         if layout.iceberg is not None and layout.iceberg > 1:
@@ -214,7 +214,12 @@ class FileRewriter:
             size=written.info.size,
             modification_time=written.info.modified_ms,
             data_change=False,
-            stats=file_statistics(written.footer, layout.statistics),
+            stats=file_statistics(
+                written.footer,
+                layout.statistics,
+                prefix=form.properties.data_skipping_string_prefix_length,
+                states_tight_bounds="deletionVectors" in form.supported,
+            ),
             tags=kept if kept or tags is not None else None,
         )
 

@@ -92,12 +92,22 @@ def rows_that_stay(
         deleted: see `check_row_counts`.
 
     Raises:
+        InvalidTableError: more rows of a file are deleted than it has, according to its statistics.
         StorageError: a footer can't be read.
     """
-    return [
+    found = [
         _by_footer(table, files, deleted, index) if count is None else count
         for index, count in enumerate(_by_statistics(files, deleted))
     ]
+    for path, count in zip(files["path"].to_pylist(), found, strict=True):
+        if count < 0:
+            raise InvalidTableError(
+                f"the file {path!r} has {-count} fewer rows according to its statistics than are deleted "
+                "in it: nothing was committed; find out what is wrong with the file",
+                table=table.uri,
+                path=path,
+            )
+    return found
 
 
 def _by_statistics(files: pa.Table, deleted: Mapping[int, BitMap64] | None) -> list[int | None]:

@@ -19,9 +19,10 @@ from airflow_delta.engine.errors import (
     InvalidTableError,
     UnsupportedFeatureError,
 )
-from airflow_delta.spark import delete, read_changes, read_snapshot, write
+from airflow_delta.spark import delete, merge, read_changes, read_snapshot, update, write
 from airflow_delta.spark.dml import deletion
 from airflow_delta.spark.dml.dry_run import plan_deletion
+from airflow_delta.spark.reader.columns import FIELD_IDS
 from tests.spark.dml.tables import all_files, rows_in
 
 if TYPE_CHECKING:
@@ -244,3 +245,51 @@ def test_lists_of_days_and_times_that_python_does_not_have(
     assert delete(spark, str(tmp_path), condition).num_deleted_rows == 1
     left = read_snapshot(spark, str(tmp_path)).select("id").collect()
     assert sorted(row.id for row in left) == [0, 2]
+
+
+def test_a_file_with_fewer_rows_in_its_statistics_than_are_deleted_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(spark.range(10).coalesce(1), str(tmp_path))
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    (add,) = [action["add"] for action in actions if "add" in action]
+    add["stats"] = json.dumps({"numRecords": 2})
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    with pytest.raises(InvalidTableError, match="1 fewer rows") as caught:
+        delete(spark, str(tmp_path), "id % 4 = 1")
+    assert caught.value.facts["path"] == add["path"]
+    assert DeltaTable(str(tmp_path)).latest_version() == 0
+
+
+def test_rewritten_files_have_statistics_as_new_ones(spark: SparkSession, tmp_path: Path) -> None:
+    properties = {
+        "delta.enableDeletionVectors": "true",
+        "delta.dataSkippingStringPrefixLength": "4",
+    }
+    rows = spark.sql("SELECT id, repeat('x', 9) AS t FROM range(4)").coalesce(1)
+    write(rows, str(tmp_path), properties=properties)
+    (before,) = _live(str(tmp_path))
+    DeltaTable(str(tmp_path)).alter.set_properties({"delta.enableDeletionVectors": "false"})
+    delete(spark, str(tmp_path), "id = 3")
+    (after,) = _live(str(tmp_path))
+    expected = json.loads(before["stats"])
+    assert (expected["minValues"]["t"], expected["tightBounds"]) == ("xxxx", True)
+    assert json.loads(after["stats"]) == {
+        **expected,
+        "numRecords": 3,
+        "maxValues": {**expected["maxValues"], "id": 2},
+    }
+
+
+def test_the_session_keeps_its_settings(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(4).coalesce(1), str(tmp_path), properties={"delta.columnMapping.mode": "id"})
+    spark.conf.set(FIELD_IDS, "false")
+    delete(spark, str(tmp_path), "id = 3")
+    update(spark, str(tmp_path), {"id": "id + 10"}, "id = 2")
+    merge(
+        spark, str(tmp_path), spark.range(1), "target.id = source.id"
+    ).when_matched_delete().execute()
+    write(spark.range(1, 2), str(tmp_path), "overwrite", replace_where="id = 1")
+    assert spark.conf.get(FIELD_IDS) == "false"
+    assert rows_in(spark, tmp_path) == [(1,), (12,)]
