@@ -223,6 +223,30 @@ def test_two_changes_come_out_as_one_after_the_other(
     assert stored_bytes(spark) == 0
 
 
+@pytest.mark.parametrize("name", deep_but_for(["delete", "update", "merge"], "update"))
+def test_a_change_gives_up_after_five_lost_races(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write(_frame(spark, TABLE), str(tmp_path))
+    changes = {
+        "delete": lambda: delete(spark, str(tmp_path), "v < 2"),
+        "update": lambda: update(spark, str(tmp_path), {"v": "v + 1"}, "v < 2"),
+        "merge": lambda: merges([(1, "a", 5), (31, "a", 6)])[1](spark, str(tmp_path)),
+    }
+    files, bases = all_files(tmp_path), []
+
+    def lost(transaction: OptimisticTransaction, **_: Any) -> Any:
+        bases.append(transaction.base.version)
+        raise CommitConflictError("lost", table=str(tmp_path))
+
+    monkeypatch.setattr(OptimisticTransaction, "commit", lost)
+    with pytest.raises(CommitConflictError, match="lost"):
+        changes[name]()
+    assert bases == [0] * 5
+    assert all_files(tmp_path) == files
+    assert stored_bytes(spark) == 0
+
+
 def _race(
     spark: SparkSession,
     table: Path,
