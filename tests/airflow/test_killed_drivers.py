@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,12 @@ def killed(owner, name, after):
 match os.environ["TEST_KILLED"]:
     case "after the deletion vectors":
         killed(vectors, "write_deletion_vectors", True)
+    case "after the data files":
+        from airflow_delta.spark.writer import file_writing
+        killed(file_writing, "write_data_files", True)
+    case "after the change data files":
+        from airflow_delta.spark.dml import change_files
+        killed(change_files, "write_data_files", True)
     case "before the commit":
         killed(OptimisticTransaction, "commit", False)
     case "after the commit":
@@ -84,25 +93,13 @@ def test_a_killed_driver_and_the_retry_change_the_rows_once(
 ) -> None:
     table = tmp_path / "table"
     write_table(table, has_vectors=change != "update")
-    kind, arguments, rows = CHANGES[change]
-    if change == "merge":
-        source = tmp_path / "new.json"
-        source.write_text("\n".join(map(json.dumps, NEW)))
-        arguments = {**arguments, "source_uri": str(source), "source_format": "json"}
-    task = kind(task_id="change", table_uri=str(table), **arguments)
-    folder = tmp_path / "killed"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(KILLED)
-    with monkeypatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
-        patch.setenv("TEST_KILLED", step)
-        patch.setenv("TEST_KILLED_MARK", str(folder / "mark"))
+    task, rows = change_task(change, table, tmp_path)
+    with killed_at(step, tmp_path, monkeypatch):
         if step == "after the commit":
             assert task.execute(context_of("change"))["repeated"], "found by the try itself"
         else:
             with pytest.raises(AirflowException):
                 task.execute(context_of("change"))
-    assert (folder / "mark").exists(), "killed, and nothing else"
     made = step == "after the commit"
     assert DeltaTable(str(table)).latest_version() == 1 + made
     assert rows_of(table) == sorted([*KEPT, *rows] if made else [(n, 0) for n in range(10)])
@@ -114,10 +111,71 @@ def test_a_killed_driver_and_the_retry_change_the_rows_once(
     assert not findings.keys() - {"info"}
 
 
-def write_table(table: Path, *, has_vectors: bool) -> None:
+ORPHANS = [("update", "after the data files"), ("merge", "after the change data files")]
+
+
+@pytest.mark.parametrize(("change", "step"), ORPHANS)
+def test_a_vacuum_deletes_what_a_killed_driver_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, step: str
+) -> None:
+    table = tmp_path / "table"
+    write_table(table, has_vectors=False, keeps_feed=True)
+    task, rows = change_task(change, table, tmp_path)
+    before = data_files(table)
+    with killed_at(step, tmp_path, monkeypatch), pytest.raises(AirflowException):
+        task.execute(context_of("change"))
+    orphans = data_files(table) - before
+    assert orphans
+    assert any("/_change_data/" in path for path in orphans) == ("change data" in step)
+    assert DeltaTable(str(table)).latest_version() == 1
+    assert task.execute(context_of("change"))["version"] == 2
+    old = time.time() - 8 * 24 * 3600
+    for path in orphans:
+        os.utime(path, (old, old))
+    kept = data_files(table) - orphans
+    DeltaTable(str(table)).vacuum(dry_run=False)
+    assert data_files(table) == kept
+    assert rows_of(table) == sorted([*KEPT, *rows])
+    findings = DeltaTable(str(table)).check(depth="files").findings
+    assert not [finding for finding in findings if finding.severity != "info"]
+
+
+def change_task(change: str, table: Path, folder: Path) -> tuple[Any, list[tuple[int, int]]]:
+    """The task of a change, and the rows that there are then beside `KEPT`."""
+    kind, arguments, rows = CHANGES[change]
+    if change == "merge":
+        source = folder / "new.json"
+        source.write_text("\n".join(map(json.dumps, NEW)))
+        arguments = {**arguments, "source_uri": str(source), "source_format": "json"}
+    return kind(task_id="change", table_uri=str(table), **arguments), rows
+
+
+@contextmanager
+def killed_at(step: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Drivers kill themselves at a step, the first one at least."""
+    folder = root / "killed"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(KILLED)
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        patch.setenv("TEST_KILLED", step)
+        patch.setenv("TEST_KILLED_MARK", str(folder / "mark"))
+        yield
+    assert (folder / "mark").exists(), "killed, and nothing else"
+
+
+def data_files(table: Path) -> set[str]:
+    """The files of rows below a table, also those of changed rows."""
+    return {str(path) for path in table.rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def write_table(table: Path, *, has_vectors: bool, keeps_feed: bool = False) -> None:
     """Write a table of ten rows in one file; version 0 creates it."""
     schema = StructType((StructField("id", LONG), StructField("v", LONG)))
-    properties = {"delta.enableDeletionVectors": str(has_vectors).lower()}
+    properties = {
+        "delta.enableDeletionVectors": str(has_vectors).lower(),
+        "delta.enableChangeDataFeed": str(keeps_feed).lower(),
+    }
     delta = DeltaTable.create(str(table), schema, properties=properties)
     pq.write_table(pa.table({"id": range(10), "v": [0] * 10}), table / "rows.parquet")
     transaction = delta.transaction("WRITE")
