@@ -100,6 +100,7 @@ class WatchState:
         if self._mark is None:
             self._seen, self._mark = await self._beginning(partial(self._begin, newest))
             self._is_begin_stored = False
+        await self._go_back()
         if not self._is_begin_stored:
             await self._store(self._mark)
             self._is_begin_stored = True
@@ -125,20 +126,46 @@ class WatchState:
         marks = [mark for store in self._stores if (mark := await store.load()) is not None]
         return min(marks, key=lambda mark: mark.version) if marks else None
 
+    async def _go_back(self) -> None:
+        """Go back to the mark of an asset that a DAG uses again: it didn't get the events since."""
+        assert self._mark is not None
+        left_out = [store for store in self._stores if store.is_left_out]
+        are_all = len(left_out) == len(self._stores)
+        missing: Exception | None = None
+        for store in left_out:
+            if store.rests and not are_all:
+                continue
+            mark = await store.load() or self._mark
+            if error := await self._store_in(store, mark):
+                missing = error
+            elif mark.version < self._mark.version:
+                self._mark, self._seen = mark, None
+                self._unstored.clear()
+        self._raise_if_alone(missing)
+
     async def _store(self, mark: Mark) -> None:
-        """Store a mark for all assets but those that no DAG uses any more, unless that is all of them."""
-        stores = [store for store in self._stores if not store.is_left_out] or self._stores
-        missing: list[Exception] = []
-        for store in stores:
-            try:
-                await store.store(mark)
-            except Exception as error:
-                if not is_missing_asset(error):
-                    raise
-                missing.append(error)
-                store.leave_out()
-        if missing and len(missing) == len(stores):
-            raise missing[0]
+        """Store a mark for all assets but those that no DAG uses any more."""
+        missing: Exception | None = None
+        for store in self._stores:
+            if not store.is_left_out and (error := await self._store_in(store, mark)):
+                missing = error
+        self._raise_if_alone(missing)
+
+    async def _store_in(self, store: _MarkStore, mark: Mark) -> Exception | None:
+        """Store a mark for an asset; if no DAG uses it any more, leave it out, and return the error."""
+        try:
+            await store.store(mark)
+        except Exception as error:
+            if not is_missing_asset(error):
+                raise
+            store.leave_out()
+            return error
+        return None
+
+    def _raise_if_alone(self, missing: Exception | None) -> None:
+        """Fail if an asset is missing, and no other is left."""
+        if missing is not None and all(store.is_left_out for store in self._stores):
+            raise missing
 
     async def _store_due(self) -> None:
         now = time.monotonic()
@@ -203,11 +230,16 @@ class _MarkStore:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether nothing is stored for the asset for now."""
+        """Whether nothing is stored for the asset, because no DAG has used it."""
+        return self._left_out_until is not None
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is too early to try whether a DAG uses the asset again."""
         return self._left_out_until is not None and time.monotonic() < self._left_out_until
 
     def leave_out(self) -> None:
-        """Store nothing for a while, because no DAG uses the asset any more."""
+        """Store nothing until a DAG uses the asset again."""
         if self._left_out_until is None:
             _LOGGER.warning(
                 "%s: no DAG uses the asset %r any more, so what is reported isn't stored for it",

@@ -96,13 +96,13 @@ def test_an_asset_that_is_removed_stops_no_events_of_another(
     (mark,) = watching.states._by_name["a"].values.values()
     assert '"version": 4' in mark
     assert watching.states._by_name["b"].values == stored
-    # A DAG uses it again.
+    # A DAG uses it again, which got none of the events since.
     errors.clear()
     monkeypatch.setattr(watch_state, "_LEFT_OUT_SECONDS", 0.0)
     for store in watching.state._stores:
         store._left_out_until = store._left_out_until and 0.0
     table.commit()
-    assert watching.range() == (4, 5)
+    assert watching.range() == (0, 5)
     assert watching.look() is None
     assert watching.states._by_name["b"].values == watching.states._by_name["a"].values
 
@@ -127,7 +127,8 @@ def test_a_watcher_of_assets_that_cannot_be_stored_reports_nothing_more(
     assert "AirflowRuntimeError: API_SERVER_ERROR" in caplog.text
     for found in errors:
         found.clear()
-    assert watching.range() == (1, 2)
+    # The event before may have come too late for a removed asset.
+    assert watching.range() == ((0, 2) if error == 404 else (1, 2))
 
 
 def test_a_watcher_with_other_filters_reports_what_is_pending(table: WatchedTable) -> None:
