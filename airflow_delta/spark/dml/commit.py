@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_delta.engine.errors import CommitConflictError, ConstraintViolationError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
-from airflow_delta.spark.reader.columns import field_ids_restored
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
 from airflow_delta.spark.writer.target import ENFORCED, WriteTarget, target_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from airflow_delta.engine import DeltaTable
 
 __all__ = ["begin_change", "commit_change", "earlier_version", "redone"]
@@ -80,29 +77,24 @@ def earlier_version(table: DeltaTable, txn: tuple[str, int] | None) -> int | Non
     return None if txn is None else table.version_of_transaction(*txn)
 
 
-def redone(
-    spark: SparkSession, change: Callable[[], _Result], *, attempts: int | None = None
-) -> _Result:
+def redone(change: Callable[[], _Result]) -> _Result:
     """Make a change, and repeat it on the newest version if another writer was faster.
 
     The change reads the newest version each time, so the result is the same as if it had begun after the
     other writer's commit. A failed attempt leaves nothing behind.
 
     Args:
-        spark: the session of the change, which gets back its setting of field ids.
         change: the whole change, from the beginning of its transaction to the commit.
-        attempts: the most attempts; None: as many as for any change.
 
     Raises:
         CommitConflictError: other writers were faster each time.
     """
-    with field_ids_restored(spark):
-        for _ in range((_ATTEMPTS if attempts is None else attempts) - 1):
-            try:
-                return change()
-            except CommitConflictError:
-                continue
-        return change()
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return change()
+        except CommitConflictError:
+            continue
+    return change()
 
 
 def commit_change(

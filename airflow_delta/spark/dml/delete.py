@@ -89,7 +89,7 @@ def delete(
         PySparkException: Spark's other errors.
     """
     table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
-    return redone(spark, lambda: _delete(spark, table, condition, txn, user_metadata))
+    return redone(lambda: _delete(spark, table, condition, txn, user_metadata))
 
 
 def _delete(

@@ -192,8 +192,13 @@ def _cannot_fail(part: Tree, spark: SparkSession) -> bool:
             wider = catalyst(spark).expressions.Cast.canUpCast
             if not wider(node.child().dataType(), node.dataType()):
                 return False
-        elif kind(node) not in _CANNOT_FAIL:
+        elif kind(node) not in _CANNOT_FAIL or _is_common(node):
             return False
         children = node.children()
         stack += [children.apply(i) for i in range(children.size())]
     return False
+
+
+def _is_common(node: Tree) -> bool:
+    """Whether a node stands for an expression that Spark evaluates once, as of ``BETWEEN``."""
+    return kind(node) == "AttributeReference" and str(node.name()).startswith("_common_expr_")

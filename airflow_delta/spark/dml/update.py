@@ -144,7 +144,7 @@ def update(
         PySparkException: Spark's other errors.
     """
     table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
-    return redone(spark, lambda: _Update(spark, table, set, condition, txn, user_metadata).run())
+    return redone(lambda: _Update(spark, table, set, condition, txn, user_metadata).run())
 
 
 def row_ids_of(base: Snapshot) -> TrackedRows | None:

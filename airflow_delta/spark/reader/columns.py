@@ -13,9 +13,7 @@ table's column.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of PySpark's users know
@@ -35,13 +33,9 @@ from airflow_delta.engine.model.schema import (
 from airflow_delta.engine.model.schema_json import schema_to_json
 from airflow_delta.spark.reader.char_columns import CHAR_METADATA, has_char
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 __all__ = [
     "FIELD_IDS",
     "checked_columns",
-    "field_ids_restored",
     "file_schema",
     "frame_schema",
     "logical_column",
@@ -53,22 +47,9 @@ __all__ = [
 FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 """The session setting with which Spark's reader finds columns by their ids.
 
-Spark uses its value when a scan runs. The reader has no option for it.
+Spark uses its value when a scan runs. The reader has no option for it. It stays set: another thread of the
+session may be about to run a scan.
 """
-
-
-@contextmanager
-def field_ids_restored(spark: SparkSession) -> Iterator[None]:
-    """Give the setting `FIELD_IDS` its former value in the end, whatever readers have set.
-
-    Args:
-        spark: the session, whose DataFrames of tables are all evaluated by then.
-    """
-    before = str(spark.conf.get(FIELD_IDS))
-    try:
-        yield
-    finally:
-        spark.conf.set(FIELD_IDS, before)
 
 
 def spark_schema(schema: StructType) -> T.StructType:

@@ -33,7 +33,6 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.spark.dml.conditions import predicate_text
-from airflow_delta.spark.reader.columns import field_ids_restored
 from airflow_delta.spark.writer.auto_compaction import AutoCompaction, compact_after_write
 from airflow_delta.spark.writer.file_writing import write_new_files
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
@@ -240,8 +239,7 @@ def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> Write
     check_replacement(rows.sparkSession, request, target)
     with NewFiles(request.table) as files:
         write_new_files(rows, request, target, files)
-        with field_ids_restored(rows.sparkSession):
-            removed = stage_replacement(rows.sparkSession, request, target, files)
+        removed = stage_replacement(rows.sparkSession, request, target, files)
         transaction.add_files(files.adds)
         for name, furthest in files.identity_values.items():
             transaction.use_identity_values(name, furthest)

@@ -19,10 +19,9 @@ from airflow_delta.engine.errors import (
     InvalidTableError,
     UnsupportedFeatureError,
 )
-from airflow_delta.spark import delete, merge, read_changes, read_snapshot, update, write
+from airflow_delta.spark import delete, read_changes, read_snapshot, write
 from airflow_delta.spark.dml import deletion
 from airflow_delta.spark.dml.dry_run import plan_deletion
-from airflow_delta.spark.reader.columns import FIELD_IDS
 from tests.spark.dml.tables import all_files, rows_in
 
 if TYPE_CHECKING:
@@ -280,16 +279,3 @@ def test_rewritten_files_have_statistics_as_new_ones(spark: SparkSession, tmp_pa
         "numRecords": 3,
         "maxValues": {**expected["maxValues"], "id": 2},
     }
-
-
-def test_the_session_keeps_its_settings(spark: SparkSession, tmp_path: Path) -> None:
-    write(spark.range(4).coalesce(1), str(tmp_path), properties={"delta.columnMapping.mode": "id"})
-    spark.conf.set(FIELD_IDS, "false")
-    delete(spark, str(tmp_path), "id = 3")
-    update(spark, str(tmp_path), {"id": "id + 10"}, "id = 2")
-    merge(
-        spark, str(tmp_path), spark.range(1), "target.id = source.id"
-    ).when_matched_delete().execute()
-    write(spark.range(1, 2), str(tmp_path), "overwrite", replace_where="id = 1")
-    assert spark.conf.get(FIELD_IDS) == "false"
-    assert rows_in(spark, tmp_path) == [(1,), (12,)]

@@ -121,6 +121,8 @@ FAILING = "10 DIV v > 4"
 DELETED = {
     "delete": deleted(FAILING),
     "of a column": deleted("10 / v > 4 AND id < 4"),
+    "a part that Spark evaluates once": deleted("10 DIV v BETWEEN 5 AND 20"),
+    "nothing if two are equal": deleted("nullif(10 DIV v, 1) > 4"),
     "update": updated(FAILING),
     "alternatives": updated(f"{FAILING} OR id = 3"),
     "merge": merged("target.id = source.id AND 10 DIV target.v > 5"),
@@ -152,6 +154,17 @@ CASES = [
     )
     for name, change in changes.items()
 ]
+
+
+def test_a_session_that_refuses_cartesian_products(spark: SparkSession, tmp_path: Path) -> None:
+    with_a_deleted_row(spark, tmp_path)
+    before = rows_in(spark, tmp_path)
+    spark.conf.set("spark.sql.crossJoin.enabled", "false")
+    try:
+        merged("target.id = source.id AND 10 DIV target.v > 5").ours(spark, str(tmp_path))
+    finally:
+        spark.conf.unset("spark.sql.crossJoin.enabled")
+    assert rows_in(spark, tmp_path) != before
 
 
 @pytest.mark.parametrize(("make", "change"), CASES)

@@ -283,7 +283,8 @@ class _Values:
 
     def _multiple(self, value: Decimal, rounding: str) -> Decimal:
         """Round a number to a multiple of the unit, unless it is too large to be a value."""
-        if abs(value) > _FAR:
+        # Not `abs`, which rounds as the caller's context says.
+        if value.copy_abs() > _FAR:
             return value
         return value.quantize(self.unit, rounding, _WIDE)
 

@@ -123,7 +123,7 @@ def live_condition(
     keys = {i for i, part in enumerate(parts) if any(_equal_sides(part, names, others))}
     found = guarded(
         rows,
-        rows.join(source.rows),
+        rows.crossJoin(source.rows),
         parts,
         files,
         partition_by=partition_by,

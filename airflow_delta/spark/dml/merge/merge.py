@@ -222,4 +222,4 @@ class MergeBuilder:
                 self._user_metadata,
             )
             # Rows of the table itself are those of the version that the first attempt has read.
-            return redone(self._spark, attempt.run, attempts=1 if source.versions else None)
+            return attempt.run() if source.versions else redone(attempt.run)

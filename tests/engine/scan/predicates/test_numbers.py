@@ -51,7 +51,7 @@ CONSTANTS = [
     0.0, -0.0, 1.0, -0.5, 5.0, 1e30, 1e300, math.inf, -math.inf, NAN,
     0, 5, -128, 300, 2**53 + 1, 2**63, -(2**63), 10**9, 10**37, 10**60,
     *map(Decimal, ("0.1", "0.100000000000000001", "0.5", "-0.5", "12345678.00")),
-    *map(Decimal, ("1e-20", "1e-60", "-1e-60")),
+    *map(Decimal, ("1e-20", "1e-60", "-1e-60", "1e999999999")),
 ]  # fmt: skip
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
