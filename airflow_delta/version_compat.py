@@ -81,10 +81,10 @@ __all__ = [
     "get_current_context",
     "has_dag",
     "hook_lineage_collector",
-    "is_asset_missing",
+    "is_inactive_asset",
     "is_made_from_mapped",
-    "is_missing_asset",
     "is_openlineage_enabled",
+    "is_unknown_asset",
     "is_written_none",
     "mapped_references",
     "mask_secret",
@@ -209,7 +209,7 @@ def asset_states(store: Any | None) -> dict[str, Any]:
     return {**store._by_name, **store._by_uri}  # noqa: SLF001
 
 
-def is_missing_asset(error: Exception) -> bool:
+def is_inactive_asset(error: Exception) -> bool:
     """Whether ``aset`` of an asset's store has failed because no DAG uses the asset any more.
 
     Airflow's API answers 404 then. The supervisor has no error of its own for that.
@@ -260,7 +260,7 @@ async def set_variable(key: str, value: str, description: str) -> None:
     await SUPERVISOR_COMMS.asend(PutVariable(key=key, value=value, description=description))
 
 
-def is_asset_missing(error: AirflowRuntimeError) -> bool:
+def is_unknown_asset(error: AirflowRuntimeError) -> bool:
     """Whether Airflow's answer is that it has no asset of a name or a URI, and not that it can't answer."""
     return error.error.error is ErrorType.ASSET_NOT_FOUND
 

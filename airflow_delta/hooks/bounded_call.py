@@ -14,15 +14,15 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-__all__ = ["PLACE_SECONDS", "BoundedCall"]
+__all__ = ["SLOT_SECONDS", "BoundedCall"]
 
 _ResultT = TypeVar("_ResultT")
 
 _LOST_SECONDS = 600.0
 """A call of so many seconds will never end, for example because its connection is gone."""
 
-PLACE_SECONDS = 5.0
-"""A call that takes longer gives its place back, so that calls that hang don't hold up the others."""
+SLOT_SECONDS = 5.0
+"""A call that takes longer gives its slot back, so that calls that hang don't delay the others."""
 
 
 class BoundedCall(Generic[_ResultT]):
@@ -56,20 +56,20 @@ class BoundedCall(Generic[_ResultT]):
         return self._result(call, seconds)
 
     async def wait(
-        self, seconds: float, place: AbstractAsyncContextManager[Any] | None = None
+        self, seconds: float, slot: AbstractAsyncContextManager[Any] | None = None
     ) -> _ResultT:
         """Like `__call__`, without holding the event loop.
 
-        :param seconds: the longest time to wait for the result, without the time to get the place.
-        :param place: entered before a new call begins, and left after its end or `PLACE_SECONDS`. It can
+        :param seconds: the longest time to wait for the result, without the time to get the slot.
+        :param slot: entered before a new call begins, and left after its end or `SLOT_SECONDS`. It can
             limit how many calls run at once.
         :raises TimeoutError: there is no result yet.
         """
         left = seconds
-        if place is not None and self.is_over:
-            async with place:
+        if slot is not None and self.is_over:
+            async with slot:
                 call = self._begin_or_join()
-                at_once = min(left, PLACE_SECONDS)
+                at_once = min(left, SLOT_SECONDS)
                 left -= at_once
                 await _wait_for_end(call, at_once)
         else:

@@ -29,8 +29,8 @@ from airflow_delta.version_compat import (
     AssetUriRef,
     BaseOperator,
     Context,
-    is_asset_missing,
     is_openlineage_enabled,
+    is_unknown_asset,
 )
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def _add_to_alias(event: Any, extra: Mapping[str, Any]) -> None:
     try:
         event.add(AssetUriRef(asset.uri), extra=dict(extra))
     except AirflowRuntimeError as error:
-        if not is_asset_missing(error):
+        if not is_unknown_asset(error):
             raise
         # There is none yet.
         event.add(asset, extra=dict(extra))

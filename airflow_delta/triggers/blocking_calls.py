@@ -23,14 +23,14 @@ LOOK_SECONDS = 300.0
 _MOST_AT_ONCE = 16
 """The calls of all triggers that begin together. Those that hang don't count; see `BoundedCall.wait`."""
 
-_PLACES: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_SLOTS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 class BlockingCalls(Generic[_ResultT]):
     """Calls functions in other threads, one at a time, and waits for each no longer than a limit.
 
-    While a call hangs, no other is started: the next caller gets the result of that call, also if it has
-    come meanwhile. So the functions must be interchangeable. After ten minutes a call counts as lost; see
+    While a call hangs, no other is started: the next caller gets the result of that call, also if it
+    has ended since. So the functions must be interchangeable. After ten minutes a call counts as lost; see
     `BoundedCall`.
     """
 
@@ -54,13 +54,13 @@ class BlockingCalls(Generic[_ResultT]):
         call = self._call
         if call is None or call.is_over:
             call = self._call = BoundedCall(function, keeps_late=True)
-        return await call.wait(LOOK_SECONDS if seconds is None else seconds, _places())
+        return await call.wait(LOOK_SECONDS if seconds is None else seconds, _slots())
 
 
-def _places() -> asyncio.Semaphore:
-    """The places of the running event loop."""
+def _slots() -> asyncio.Semaphore:
+    """The slots of the running event loop."""
     loop = asyncio.get_running_loop()
-    places = _PLACES.get(loop)
-    if places is None:
-        places = _PLACES[loop] = asyncio.Semaphore(_MOST_AT_ONCE)
-    return places
+    slots = _SLOTS.get(loop)
+    if slots is None:
+        slots = _SLOTS[loop] = asyncio.Semaphore(_MOST_AT_ONCE)
+    return slots

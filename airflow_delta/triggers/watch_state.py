@@ -21,7 +21,7 @@ from airflow_delta.triggers.blocking_calls import BlockingCalls
 from airflow_delta.version_compat import (
     asset_states,
     find_variables,
-    is_missing_asset,
+    is_inactive_asset,
     set_variable,
 )
 
@@ -62,7 +62,9 @@ class WatchState:
         ]
         self._log = WaitLog(_LOGGER, table_uri, WANTED)
         self._beginning: BlockingCalls[tuple[Any, Mark]] = BlockingCalls()
-        self._examining: BlockingCalls[tuple[Any, Mark, dict[str, Any] | None]] = BlockingCalls()
+        self._examining: BlockingCalls[tuple[Any, Mark, Mark, dict[str, Any] | None]] = (
+            BlockingCalls()
+        )
         self._mark: Mark | None = None
         self._is_begin_stored = True
         # The snapshot that was compared with the mark last. A poll without news yields the same object.
@@ -107,19 +109,24 @@ class WatchState:
         await self._store_due()
         if newest is None or newest is self._seen:
             return None
-        seen, mark, payload = await self._examining(partial(self._examine, newest, self._mark))
+        seen, before, mark, payload = await self._examining(
+            partial(self._examine, newest, self._mark)
+        )
+        if before is not self._mark:
+            # The watcher went back while the call hung (`_go_back`): the next look compares again.
+            return None
         if payload is None and mark != self._mark and not self._unstored:
             await self._store(mark)
         self._seen, self._mark = seen, mark
         return payload
 
-    # These return the snapshot, too: after a call that has hung it may be an earlier one.
+    # These return what they were given, too: after a call that has hung it may be something earlier.
 
     def _begin(self, newest: Any) -> tuple[Any, Mark]:
         return newest, self._watcher.begin(newest)
 
-    def _examine(self, newest: Any, mark: Mark) -> tuple[Any, Mark, dict[str, Any] | None]:
-        return newest, *self._watcher.examine(newest, mark)
+    def _examine(self, newest: Any, mark: Mark) -> tuple[Any, Mark, Mark, dict[str, Any] | None]:
+        return newest, mark, *self._watcher.examine(newest, mark)
 
     async def _load(self) -> Mark | None:
         """The stored mark; of several assets the earliest, so that none misses a version."""
@@ -156,7 +163,7 @@ class WatchState:
         try:
             await store.store(mark)
         except Exception as error:
-            if not is_missing_asset(error):
+            if not is_inactive_asset(error):
                 raise
             store.leave_out()
             return error

@@ -57,6 +57,19 @@ def airflow_database() -> Path:
     return _HOME
 
 
+@pytest.fixture
+def days(tmp_path: Path) -> Path:
+    """A table of two partitions, with three files of each, which deltalake has written."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    table = tmp_path / "days"
+    for number in range(3):
+        rows = pa.table({"id": [number, number + 10], "day": ["mon", "tue"]})
+        write_deltalake(str(table), rows, partition_by=["day"], mode="append")
+    return table
+
+
 @pytest.fixture(autouse=True)
 def hasty_triggers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have triggers look at once. No scheduler runs here that must notice that a task is deferred."""

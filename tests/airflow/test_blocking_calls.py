@@ -52,7 +52,7 @@ def hanging() -> Iterator[Hanging]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking_calls, "LOOK_SECONDS", SOON)
-    monkeypatch.setattr(bounded_call, "PLACE_SECONDS", SOON / 5)
+    monkeypatch.setattr(bounded_call, "SLOT_SECONDS", SOON / 5)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -130,7 +130,7 @@ def test_a_result_that_comes_late_is_not_kept_where_it_would_be_out_of_date(
 
 def test_only_some_calls_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking_calls, "LOOK_SECONDS", 20.0)
-    monkeypatch.setattr(bounded_call, "PLACE_SECONDS", 20.0)
+    monkeypatch.setattr(bounded_call, "SLOT_SECONDS", 20.0)
     monkeypatch.setattr(blocking_calls, "_MOST_AT_ONCE", 3)
     running, most, lock = 0, 0, threading.Lock()
 
@@ -146,7 +146,7 @@ def test_only_some_calls_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait() -> None:
         await asyncio.gather(*(BlockingCalls[None]()(look) for _ in range(MANY)))
 
-    # The second event loop has places of its own.
+    # The second event loop has slots of its own.
     for _ in range(2):
         asyncio.run(wait())
     assert most == 3
@@ -173,16 +173,16 @@ def test_calls_that_hang_leave_places_and_threads_to_others(
 def test_a_cancelled_caller_gives_its_place_back_and_stops_no_other(hanging: Hanging) -> None:
     async def wait() -> None:
         calls: BlockingCalls[int] = BlockingCalls()
-        place = asyncio.Semaphore(1)
+        slot = asyncio.Semaphore(1)
         call = BoundedCall(partial(hanging, 1))
-        first = asyncio.ensure_future(call.wait(20, place))
+        first = asyncio.ensure_future(call.wait(20, slot))
         await until(lambda: bool(hanging.calls))
-        second = asyncio.ensure_future(call.wait(20, place))
+        second = asyncio.ensure_future(call.wait(20, slot))
         await asyncio.sleep(0)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
-        assert not place.locked()
+        assert not slot.locked()
         hanging.release.set()
         assert await second == 1
         assert await calls(partial(hanging, 2)) == 2
@@ -219,9 +219,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WatchedTable:
     Variables().install(monkeypatch)
     no_pauses(monkeypatch)
     monkeypatch.setattr(new_versions.random, "uniform", lambda least, most: 0.0)
-    made = WatchedTable(tmp_path / "sales")
-    made.commit("CREATE TABLE")
-    return made
+    return WatchedTable.created(tmp_path / "sales")
 
 
 def test_a_poll_that_hangs_is_not_used_again(

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from airflow.sdk.execution_time.context import OutletEventAccessors
-from deltalake import write_deltalake
 
 from airflow_delta.assets import delta_asset
 from airflow_delta.engine import DeltaTable
@@ -102,16 +101,6 @@ def facts(extra: dict[str, Any]) -> tuple[Any, ...]:
 
 def drop_row_tracking(**given: Any) -> DropFeatureOperator:
     return DropFeatureOperator(feature="rowTracking", spark_conn_id=None, **given)
-
-
-@pytest.fixture
-def days(tmp_path: Path) -> Path:
-    """A table of two partitions, with three files of each."""
-    table = tmp_path / "days"
-    for number in range(3):
-        rows = pa.table({"id": [number, number + 10], "day": ["mon", "tue"]})
-        write_deltalake(str(table), rows, partition_by=["day"], mode="append")
-    return table
 
 
 @pytest.fixture

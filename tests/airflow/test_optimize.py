@@ -36,16 +36,6 @@ def optimize(table: Path | str, **arguments: Any) -> dict[str, Any]:
     return operator.execute(context_of("optimize"))
 
 
-@pytest.fixture
-def days(tmp_path: Path) -> Path:
-    """A table of two partitions, with three files of each, which deltalake has written."""
-    table = tmp_path / "days"
-    for number in range(3):
-        rows = pa.table({"id": [number, number + 10], "day": ["mon", "tue"]})
-        write_deltalake(str(table), rows, partition_by=["day"], mode="append")
-    return table
-
-
 def files_by_day(table: Path) -> dict[str, int]:
     adds = DeltaTable(str(table)).get_add_actions(flatten=True)
     found = pa.table(adds)["partition.day"].to_pylist()

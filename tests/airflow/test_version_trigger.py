@@ -37,9 +37,7 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> Variables:
 
 @pytest.fixture
 def table(tmp_path: Path) -> WatchedTable:
-    made = WatchedTable(tmp_path / "sales")
-    made.commit("CREATE TABLE")
-    return made
+    return WatchedTable.created(tmp_path / "sales")
 
 
 def watcher(table: WatchedTable, states: States | None = None, **arguments: Any) -> Any:

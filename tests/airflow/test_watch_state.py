@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
 from airflow_delta.triggers import watch_state
-from airflow_delta.version_compat import is_missing_asset
+from airflow_delta.version_compat import is_inactive_asset
 from tests.airflow.watched_tables import States, Variables, WatchedTable, Watching, no_pauses
 
 NOT_FOUND = {"reason": "not_found", "message": "Asset with name='b' not found"}
@@ -24,9 +24,7 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> Variables:
 
 @pytest.fixture
 def table(tmp_path: Path) -> WatchedTable:
-    made = WatchedTable(tmp_path / "sales")
-    made.commit("CREATE TABLE")
-    return made
+    return WatchedTable.created(tmp_path / "sales")
 
 
 def server_error(status_code: int | None) -> AirflowRuntimeError:
@@ -69,12 +67,12 @@ def test_a_watcher_keeps_where_it_begins_until_it_can_store_it(
 
 
 def test_only_an_asset_that_no_dag_uses_is_missing() -> None:
-    assert is_missing_asset(server_error(404))
-    assert not is_missing_asset(server_error(500))
-    assert not is_missing_asset(server_error(None))
-    assert not is_missing_asset(OSError("404"))
+    assert is_inactive_asset(server_error(404))
+    assert not is_inactive_asset(server_error(500))
+    assert not is_inactive_asset(server_error(None))
+    assert not is_inactive_asset(OSError("404"))
     not_found = ErrorResponse(error=ErrorType.VARIABLE_NOT_FOUND)
-    assert not is_missing_asset(AirflowRuntimeError(not_found))
+    assert not is_inactive_asset(AirflowRuntimeError(not_found))
 
 
 def test_an_asset_that_is_removed_stops_no_events_of_another(

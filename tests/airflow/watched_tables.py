@@ -27,6 +27,13 @@ class WatchedTable:
         self.number = 0
         self.version = -1
 
+    @classmethod
+    def created(cls, root: Path) -> WatchedTable:
+        """The table with version 0."""
+        made = cls(root)
+        made.commit("CREATE TABLE")
+        return made
+
     def open(self) -> DeltaTable:
         return DeltaTable(self.uri)
 

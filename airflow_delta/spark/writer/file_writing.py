@@ -1,8 +1,7 @@
 """Write rows into new data files of a table, and describe these as ``add`` actions.
 
 The rows pass through one pipeline: columns of the table, shuffle, identities and what is generated from
-them, checks, layout, Parquet.
-Statistics and identity values come from the footers of the files.
+them, checks, layout, Parquet. Statistics and identity values come from the footers of the files.
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Per-file Statistics", "Row Tracking", "Iceberg Compatibility
 V2".

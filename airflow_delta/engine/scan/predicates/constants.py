@@ -235,6 +235,7 @@ class _Values:
 
     @classmethod
     def of(cls, data_type: DataType) -> _Values:
+        """The values of an integer type, as longs, or of a decimal type."""
         if not isinstance(data_type, DecimalType):
             # Narrower integers are compared as these.
             return cls(pa.int64(), Decimal(-(2**63)), Decimal(2**63 - 1), Decimal(1))

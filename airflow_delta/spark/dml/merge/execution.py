@@ -421,6 +421,7 @@ class _Staging:
         table, schema = self.target.table, self.target.schema
 
         def lacking(name: str) -> list[int]:
+            """The numbers of the clauses that don't assign a column."""
             return [n for n, values in inserts.items() if not values.assigns(name)]
 
         identities = tuple(c for c in identity_columns(schema) if lacking(c.name))
