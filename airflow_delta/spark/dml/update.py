@@ -276,7 +276,24 @@ class _Update:
         if not old:
             return removed, 0
         before = with_old_values(_union(old), target.base.schema)
-        keep = [LOCATION_LIVE, *([LOCATION_ID] if tracked else [])]
+        aligned = self._new_versions(before, target, assignments, is_tracked=tracked is not None)
+        write_new_versions(aligned, target, new_files, num_rows=num_rows)
+        target.transaction.add_files(new_files.adds)
+        if not keeps_feed:
+            return removed, 0
+        frames = [
+            changed(old_values(before, target.base.schema, target), "update_preimage", target),
+            written(self.spark, new_files.directory, "update_postimage", target, new_files),
+        ]
+        return removed, stage_changes(frames, target, new_files)
+
+    @staticmethod
+    def _new_versions(
+        before: DataFrame, target: WriteTarget, assignments: Assignments, *, is_tracked: bool
+    ) -> AlignedRows:
+        """Give rows their new values."""
+        assert target.base is not None
+        keep = [LOCATION_LIVE, *([LOCATION_ID] if is_tracked else [])]
         new = assign(
             before.withColumn(_CLAUSE, F.lit(0)),
             {0: assignments},
@@ -288,17 +305,8 @@ class _Update:
         given = frozenset(name for name in target.schema.names if assignments.assigns(name))
         # Spark may check rules before it leaves out the deleted rows of a file.
         checked = F.col(LOCATION_LIVE)
-        row_ids = LOCATION_ID if tracked else None
-        aligned = AlignedRows(new, given, (), row_ids=row_ids, checked=checked)
-        write_new_versions(aligned, target, new_files, num_rows=num_rows)
-        target.transaction.add_files(new_files.adds)
-        if not keeps_feed:
-            return removed, 0
-        frames = [
-            changed(old_values(before, target.base.schema, target), "update_preimage", target),
-            written(self.spark, new_files.directory, "update_postimage", target, new_files),
-        ]
-        return removed, stage_changes(frames, target, new_files)
+        row_ids = LOCATION_ID if is_tracked else None
+        return AlignedRows(new, given, (), row_ids=row_ids, checked=checked)
 
 
 def _may_be_stored(files: pa.Table) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,6 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.row_changes.clauses import (
     MATCHED,
     NOT_MATCHED,
@@ -45,11 +44,13 @@ from airflow_delta.spark.dml.merge.clauses import (
 )
 from airflow_delta.spark.dml.merge.condition import live_condition, resolve_condition
 from airflow_delta.spark.dml.merge.evolution import evolved_metadata
+from airflow_delta.spark.dml.merge.inserted_values import MadeInInserts, made_in_inserts
 from airflow_delta.spark.dml.merge.key_filter import is_filter_useful, rows_with_keys
 from airflow_delta.spark.dml.merge.matches import CLAUSE, Matches, find_matches, joined, numbered
 from airflow_delta.spark.dml.merge.pruning import matching_files_expression
 from airflow_delta.spark.dml.merge.result import MergeResult, merge_metrics
 from airflow_delta.spark.dml.merge.source import SOURCE_ROW, MergeSource
+from airflow_delta.spark.dml.merge.staged import Staged
 from airflow_delta.spark.dml.new_values import assign, old_values
 from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
@@ -57,15 +58,12 @@ from airflow_delta.spark.dml.row_store import RowStore
 from airflow_delta.spark.dml.update import row_ids_of
 from airflow_delta.spark.reader.columns import frame_schema, quoted
 from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, SnapshotReader
-from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
-from airflow_delta.spark.writer.alignment import AlignedRows, depending_on
+from airflow_delta.spark.writer.alignment import AlignedRows
 from airflow_delta.spark.writer.new_files import NewFiles
 from airflow_delta.spark.writer.target import redefined_target
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
-    from airflow_delta.engine.features.identity import IdentityColumn
-    from airflow_delta.engine.model.schema import StructField
     from airflow_delta.spark.dml.merge.keys import SourceKeys
     from airflow_delta.spark.writer.target import WriteTarget
 
@@ -165,47 +163,6 @@ def _recorded(condition: Column | str, when: str, rows: Mapping[str, DataFrame] 
         return condition
     assert rows is not None
     return condition_sql(rows[when], condition)
-
-
-@dataclass(frozen=True)
-class Staged:
-    """What a merge has staged.
-
-    Attributes:
-        num_source_rows: the number of rows of the source.
-        matches: the pairs; None if there are none, or nothing is done to them.
-        removed: what became of the files with updated and deleted rows.
-        num_inserted: the number of rows that are inserted.
-        num_change_files: the number of change data files.
-    """
-
-    num_source_rows: int
-    matches: Matches | None = None
-    removed: RemovedRows = field(default_factory=RemovedRows)
-    num_inserted: int = 0
-    num_change_files: int = 0
-
-    @property
-    def changes_table(self) -> bool:
-        """Whether there is anything to be committed."""
-        return bool(self.removed.num_rows or self.num_inserted)
-
-    def count(self, then: str, *when: str) -> int:
-        """The number of rows of the table to which something is done."""
-        return self.matches.count(then, *when) if self.matches else 0
-
-    def result(self, version: int, new_files: NewFiles) -> MergeResult:
-        """The result of the merge whose commit is a version."""
-        return MergeResult(
-            version,
-            self.num_inserted,
-            self.count("update"),
-            self.count("delete"),
-            self.removed.num_copied_rows,
-            self.removed.num_removed_files,
-            len(new_files.adds) + self.removed.num_added_files,
-            self.removed.num_vectors_added,
-        )
 
 
 @dataclass(frozen=True)
@@ -416,31 +373,6 @@ class _Staging:
         )
 
     @cached_property
-    def _made_in_inserts(self) -> _MadeInInserts:
+    def _made_in_inserts(self) -> MadeInInserts:
         inserts = {n: self._assignments[n] for n in self.merge.of(NOT_MATCHED)}
-        table, schema = self.target.table, self.target.schema
-
-        def lacking(name: str) -> list[int]:
-            """The numbers of the clauses that don't assign a column."""
-            return [n for n, values in inserts.items() if not values.assigns(name)]
-
-        identities = tuple(c for c in identity_columns(schema) if lacking(c.name))
-        generated = [f for f in schema if GENERATION_EXPRESSION in f.metadata and lacking(f.name)]
-        later = depending_on(generated, [column.name for column in identities], table=table)
-        names = [*(column.name for column in identities), *(column.name for column in later)]
-        return _MadeInInserts(identities, later, {name: lacking(name) for name in names})
-
-
-@dataclass(frozen=True, slots=True)
-class _MadeInInserts:
-    """The columns whose values are made while inserted rows are written.
-
-    Attributes:
-        identities: the identity columns.
-        computed_later: the generated columns that depend on them.
-        clauses: the numbers of the clauses that don't assign such a column, by its name.
-    """
-
-    identities: tuple[IdentityColumn, ...]
-    computed_later: tuple[StructField, ...]
-    clauses: Mapping[str, Sequence[int]]
+        return made_in_inserts(inserts, self.target.schema, table=self.target.table)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_delta.row_changes.clauses import MATCHED, NOT_MATCHED_BY_SOURCE
 
 if TYPE_CHECKING:
-    from airflow_delta.spark.dml.merge.execution import Staged
+    from airflow_delta.spark.dml.merge.staged import Staged
     from airflow_delta.spark.writer.new_files import NewFiles
 
 __all__ = ["MergeResult", "merge_metrics"]
