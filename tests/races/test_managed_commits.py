@@ -1,6 +1,6 @@
 """Commits and backfills of a managed table that interrupt each other, and die, at every step.
 
-Edge cases L14e and L14f. Observers see all versions after every step, and none disappears: see
+Observers see all versions after every step, and none disappears: see
 `stepped_world`.
 """
 
