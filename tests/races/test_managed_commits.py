@@ -1,7 +1,6 @@
 """Commits and backfills of a managed table that interrupt each other, and die, at every step.
 
-Observers see all versions after every step, and none disappears: see
-`stepped_world`.
+Observers see all versions after every step, and none disappears: see `stepped_world`.
 """
 
 from __future__ import annotations

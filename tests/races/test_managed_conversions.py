@@ -1,7 +1,7 @@
 """Tables that are created managed, given to a commit owner and taken back, by several clients at once.
 
-Edge cases L14g and L14h, and their combinations, interrupted at every step. Observers see all versions
-after every step, and none disappears: see `stepped_world`.
+The conversions are interrupted at every step. Observers see all versions after every step, and none
+disappears: see `stepped_world`.
 """
 
 from __future__ import annotations

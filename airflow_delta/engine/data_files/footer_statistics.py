@@ -1,7 +1,7 @@
 """Compute per-file statistics from Parquet footers, without reading the data again.
 
 A footer has the null count, minimum and maximum of each column chunk. Delta's statistics are the
-same, with a few rules (PROTOCOL.md, "Per-file Statistics"; edge cases G8 to G11):
+same, with a few rules (PROTOCOL.md, "Per-file Statistics"):
 
 =====================  ==========================================================================
 strings                truncated to a prefix; a truncated maximum is raised so that it stays a bound
@@ -220,7 +220,7 @@ def column_bounds(metadata: Any, column: IndexedColumn) -> tuple[Any, Any] | Non
 
 
 def longer_prefix(text: str, prefix: int = PREFIX_CHARACTERS) -> str | None:
-    """Truncate a string to a short text that isn't less than it (edge case G8).
+    """Truncate a string to a short text that isn't less than it.
 
     After the prefix comes a character that is greater than the first one that was cut off. If that
     one is the greatest of all, a longer prefix is tried, up to twice the usual length; None if that

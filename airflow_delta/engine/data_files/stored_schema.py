@@ -1,7 +1,7 @@
 """The schema of data files: the columns of the table that files hold, by their names there.
 
 * With column mapping, columns have their physical names, and their ids.
-* ``void`` columns are never in a file, also inside structs (edge case G17).
+* ``void`` columns are never in a file, also inside structs.
 * All are nullable.
 
 Spec: PROTOCOL.md, "Column Mapping".

@@ -5,8 +5,6 @@ refuses to write a checkpoint that disagrees with it. So only certain facts are 
 failure to write gives only a `DeltaWarning`. An existing file is kept, unless its ``txnId`` is that
 of another commit than the one just made. Then it was left by an earlier commit of the same version
 that was rolled back.
-
-Edge cases A18 to A20.
 """
 
 from __future__ import annotations

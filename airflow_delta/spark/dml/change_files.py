@@ -1,7 +1,7 @@
 """Write change data files: the rows that a commit inserts, deletes or updates, with what happened to them.
 
-If a commit has such files, they must contain all of its changes (edge case G14), because readers of the
-feed then ignore its other files.
+If a commit has such files, they must contain all of its changes, because readers of the feed then ignore
+its other files.
 
 Spec: PROTOCOL.md, "Add CDC File", "Change Data Files".
 """

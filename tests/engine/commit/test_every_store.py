@@ -1,6 +1,6 @@
 """Whatever a store or the network before it does to a commit, it is there once or not at all.
 
-Edge cases E5, E19 and L15. `test_filesystem` steps through the committer's own decisions; here each kind
+`test_filesystem` steps through the committer's own decisions; here each kind
 of store has its word: what it does with a second put, and what a dying or delayed writer leaves in it.
 """
 

@@ -118,7 +118,7 @@ def test_adds_without_statistics_are_kept() -> None:
     ],
 )
 def test_timestamps_are_as_coarse_as_in_the_text(predicate: Any, expected: list[int]) -> None:
-    """Edge case C6: what the struct holds was cut to milliseconds, too."""
+    """What the struct holds was cut to milliseconds, too."""
     moment = {"ts": "2024-01-01T00:00:00.002Z"}
     file = checkpoint(adds(stats(low=moment, high=moment)), COLUMNS)
     assert kept_of_checkpoint(predicate, file, COLUMNS) == expected

@@ -81,7 +81,7 @@ def test_an_unknown_level_is_refused() -> None:
 
 
 def test_what_appends_matter() -> None:
-    """Edge case E6, the rows about added files."""
+    """When files that others add may be a conflict, by isolation level."""
     matter = {
         (level.value, blind, changed)
         for level, blind, changed in itertools.product(IsolationLevel, (False, True), (False, True))

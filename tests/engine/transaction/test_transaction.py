@@ -580,7 +580,7 @@ def test_pauses_grow_and_are_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> 
 def test_each_attempt_prepares_the_actions_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[int]
 ) -> None:
-    """Edge case E13: the commit that turns in-commit timestamps on names its own version and time."""
+    """The commit that turns in-commit timestamps on names its own version and time."""
     write_table(tmp_path, [])
     table = DeltaTable(str(tmp_path))
     txn = table.transaction("SET TBLPROPERTIES")

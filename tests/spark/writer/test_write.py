@@ -148,7 +148,7 @@ def test_partition_values_come_back_as_they_were(
 def test_text_that_stands_for_null_in_directories_is_no_partition_value(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    # Edge case G6: other readers would take it for null.
+    # Other readers would take it for null.
     rows = frame(spark, [(1, "__HIVE_DEFAULT_PARTITION__")], "id int, part string")
     with pytest.raises(ConstraintViolationError, match="which all readers take for null: 1 row"):
         write(rows, str(tmp_path), partition_by=["part"])

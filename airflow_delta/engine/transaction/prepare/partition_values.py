@@ -1,6 +1,6 @@
 """Check the partition values of the files that a commit adds.
 
-Edge case G6: the text that stands for null in directory names is no value.
+The text that stands for null in directory names is no value.
 
 PROTOCOL.md, "Partition Value Serialization" and "Consistency Between Table Metadata and Data Files".
 """
