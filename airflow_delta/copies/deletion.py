@@ -49,6 +49,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.log.files import LAST_CHECKPOINT_PATH, LOG_DIRECTORY, parse_log_file
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import LAST_VACUUM
 from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.progress import Reporter, report_progress
 from airflow_delta.engine.snapshot.timestamps import utc_text
 from airflow_delta.engine.storage.base import FileInfo
 
@@ -254,8 +255,9 @@ def _delete_listed(storage: Storage, deletion: DeletionList) -> str | None:
     if unlisted:
         return _leftover_message(unlisted)
     paths = [info.path for info in there]
-    _delete(storage, deletion, [path for path in paths if _is_of_log(path)])
-    _delete(storage, deletion, [path for path in paths if not _is_of_log(path)])
+    with report_progress("delete", "files", len(paths)) as reporter:
+        _delete(storage, deletion, [path for path in paths if _is_of_log(path)], reporter)
+        _delete(storage, deletion, [path for path in paths if not _is_of_log(path)], reporter)
     left = [info.path for info in _list_files(storage)]
     if left:
         return _leftover_message(left)
@@ -280,7 +282,12 @@ def _leftover_message(paths: Sequence[str]) -> str:
     )
 
 
-def _delete(storage: Storage, deletion: DeletionList, paths: Sequence[str]) -> None:
+def _delete(
+    storage: Storage,
+    deletion: DeletionList,
+    paths: Sequence[str],
+    reporter: Reporter | None = None,
+) -> None:
     for start in range(0, len(paths), _BATCH):
         if not is_being_deleted(storage, deletion):
             raise StorageError(
@@ -289,7 +296,10 @@ def _delete(storage: Storage, deletion: DeletionList, paths: Sequence[str]) -> N
                 table=storage.root,
                 operation="delete",
             )
-        storage.delete(paths[start : start + _BATCH])
+        batch = paths[start : start + _BATCH]
+        storage.delete(batch)
+        if reporter is not None:
+            reporter.advance(len(batch))
 
 
 def _list_files(storage: Storage) -> tuple[FileInfo, ...]:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         StructField,
         StructType,
     )
+    from airflow_delta.engine.progress import Progress, listen_to_progress
     from airflow_delta.engine.snapshot.snapshot import Snapshot
     from airflow_delta.engine.table import DeltaTable
     from airflow_delta.engine.transaction.result import CommitResult
@@ -75,12 +76,14 @@ __all__ = [
     "MapType",
     "Metadata",
     "OptimisticTransaction",
+    "Progress",
     "Protocol",
     "RemoveFile",
     "Snapshot",
     "StructField",
     "StructType",
     "errors",
+    "listen_to_progress",
 ]
 
 _HOMES = {
@@ -109,11 +112,13 @@ _HOMES = {
     "MapType": "model.schema",
     "Metadata": "model.actions",
     "OptimisticTransaction": "transaction.transaction",
+    "Progress": "progress",
     "Protocol": "model.actions",
     "RemoveFile": "model.actions",
     "Snapshot": "snapshot.snapshot",
     "StructField": "model.schema",
     "StructType": "model.schema",
+    "listen_to_progress": "progress",
 }
 
 

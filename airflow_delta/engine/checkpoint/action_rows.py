@@ -29,6 +29,7 @@ from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS, EncodedFiles
 from airflow_delta.engine.checkpoint.typed_columns import TypedColumns
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
 from airflow_delta.engine.parquet import PyarrowFallback, StitchedFile, StoredFile, StoredGroup
+from airflow_delta.engine.progress import Reporter
 
 __all__ = ["ActionRows", "FileActionTable", "new_action_file"]
 
@@ -59,6 +60,7 @@ class ActionRows:
         schema: its columns, a struct for each kind of action; see `layout`.
         table: the table's location, for errors.
         version: the version of the table, for errors.
+        reporter: counts the adds; only if its thread writes them.
 
     Attributes:
         num_actions: the number of actions written so far.
@@ -67,7 +69,15 @@ class ActionRows:
         adds_size_sum: the sum of the sizes of the files added, in bytes.
     """
 
-    def __init__(self, stream: Any, schema: pa.Schema, *, table: str, version: int) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        schema: pa.Schema,
+        *,
+        table: str,
+        version: int,
+        reporter: Reporter | None = None,
+    ) -> None:
         self.num_actions = 0
         self.num_adds = 0
         self.num_removes = 0
@@ -79,6 +89,7 @@ class ActionRows:
         self._typed_bytes = _typed_bytes(schema)
         self._file = StitchedFile(stream)
         self._stream = stream
+        self._reporter = reporter or Reporter()
 
     def write_non_file_actions(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> None:
         """Write the non-file actions, as one row group. Its columns are small without compression."""
@@ -146,6 +157,7 @@ class ActionRows:
         if files.kind == "add":
             self.num_adds += files.group.num_rows
             self.adds_size_sum += files.adds_size
+            self._reporter.advance(files.group.num_rows)
         else:
             self.num_removes += files.group.num_rows
 
@@ -186,7 +198,12 @@ class ActionRows:
 
 @contextmanager
 def new_action_file(
-    stream: Any, schema: pa.Schema, *, table: str, version: int
+    stream: Any,
+    schema: pa.Schema,
+    *,
+    table: str,
+    version: int,
+    reporter: Reporter | None = None,
 ) -> Iterator[ActionRows]:
     """Open a file of actions, and finish it if the block succeeds.
 
@@ -195,11 +212,12 @@ def new_action_file(
         schema: likewise.
         table: likewise.
         version: likewise.
+        reporter: likewise.
 
     Raises:
         InvalidTableError: the footer differs from what was written.
     """
-    rows = ActionRows(stream, schema, table=table, version=version)
+    rows = ActionRows(stream, schema, table=table, version=version, reporter=reporter)
     yield rows
     rows.close()
 

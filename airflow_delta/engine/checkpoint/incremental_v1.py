@@ -53,6 +53,7 @@ from airflow_delta.engine.checkpoint.write import (
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint, checkpoint_path
 from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import FileInfo, Storage
@@ -101,8 +102,15 @@ def write_incremental_classic(
     typed = typed_columns(content.protocol, content.metadata, table=table)
     texts = TableProperties(content.metadata.configuration, table).write_stats_as_json
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
-    with open_idempotent_writer(storage, path, replaces=replaces) as stream:
-        with new_action_file(stream, schema, table=table, version=version) as rows:
+    with (
+        report_progress(
+            "checkpoint", "files", None if expected is None else expected.num_adds
+        ) as reporter,
+        open_idempotent_writer(storage, path, replaces=replaces) as stream,
+    ):
+        with new_action_file(
+            stream, schema, table=table, version=version, reporter=reporter
+        ) as rows:
             # First, because they show how row groups are written here.
             rows.write_non_file_actions(non_file_actions(content))
             files = _Files(

@@ -46,6 +46,7 @@ from airflow_delta.engine.checkpoint.sidecars.write import (
 from airflow_delta.engine.checkpoint.v2_write import CheckpointTarget, publish_top_level
 from airflow_delta.engine.checkpoint.write import ExpectedFiles, NonFileContent, Written
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError, StorageError
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import Storage
@@ -130,8 +131,14 @@ def write_incremental_v2(
         for _ in map_ordered(inspector.check_whole, kept, workers=threads):
             pass
     pool = [("add", adds), ("remove", removes)]
-    with new_sidecars(storage, layout, version=version, table=table) as sidecars:
-        written = sidecars.write(_pieces(inspector, fate, pool))
+    with (
+        report_progress(
+            "checkpoint", "files", None if expected is None else expected.num_adds
+        ) as reporter,
+        new_sidecars(storage, layout, version=version, table=table) as sidecars,
+    ):
+        reporter.advance(sum(sidecar.facts.num_adds for sidecar in fate.kept))
+        written = sidecars.write(_pieces(inspector, fate, pool), reporter)
         _check_numbers(judged, fate, written, pool, version=version, table=table)
         if expected is not None:
             facts = _facts(fate, written)

@@ -38,6 +38,7 @@ from airflow_delta.engine.checkpoint.write import (
 from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["CheckpointTarget", "publish_top_level", "write_v2_checkpoint"]
@@ -108,8 +109,13 @@ def write_v2_checkpoint(
     """
     version, table = target.version, target.table
     layout = sidecar_layout(state.protocol, state.metadata, table=table)
-    with new_sidecars(storage, layout, version=version, table=table) as sidecars:
-        written = sidecars.write(clustered(files))
+    with (
+        report_progress(
+            "checkpoint", "files", None if expected is None else expected.num_adds
+        ) as reporter,
+        new_sidecars(storage, layout, version=version, table=table) as sidecars,
+    ):
+        written = sidecars.write(clustered(files), reporter)
         if expected is not None:
             expected.check(
                 num_adds=sum(sidecar.facts.num_adds for sidecar in written),

@@ -24,6 +24,7 @@ from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = [
@@ -179,8 +180,13 @@ def write_classic_checkpoint(
     typed = typed_columns(content.protocol, content.metadata, table=table)
     texts = TableProperties(content.metadata.configuration, table).write_stats_as_json
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
-    with open_idempotent_writer(storage, path, replaces=replaces) as stream:
-        with new_action_file(stream, schema, table=table, version=version) as rows:
+    with (
+        report_progress("checkpoint", "files", content.expected.num_adds) as reporter,
+        open_idempotent_writer(storage, path, replaces=replaces) as stream,
+    ):
+        with new_action_file(
+            stream, schema, table=table, version=version, reporter=reporter
+        ) as rows:
             rows.write_non_file_actions(non_file_actions(content))
             rows.write_files(content.files, typed)
         # Publish only what was counted right; an error abandons the file.

@@ -36,6 +36,7 @@ from airflow_delta.engine.log.files import (
     unbackfilled_commit_path,
 )
 from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.storage.base import Storage, exists
 
 __all__ = [
@@ -111,14 +112,16 @@ def backfill_commits(
         StorageError: the store failed.
     """
     _check_order(commits, table=storage.root)
-    for batch in _split_into_batches(commits):
-        for commit, data in _read_batch(storage, batch, contents):
-            if data is None:
-                _check_gone(storage, commit)
-            else:
-                _copy(storage, commit, data)
-            if on_copied is not None:
-                on_copied(commit.version)
+    with report_progress("backfill", "commits", len(commits)) as reporter:
+        for batch in _split_into_batches(commits):
+            for commit, data in _read_batch(storage, batch, contents):
+                if data is None:
+                    _check_gone(storage, commit)
+                else:
+                    _copy(storage, commit, data)
+                if on_copied is not None:
+                    on_copied(commit.version)
+                reporter.advance(1)
 
 
 def check_copies(storage: Storage, commits: Iterable[UnbackfilledCommit]) -> int | None:

@@ -30,6 +30,7 @@ from airflow_delta.engine.data_files.request import (
     TableLayout,
 )
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["Scan"]
@@ -107,7 +108,12 @@ class Scan:
 
     def to_table(self) -> pa.Table:
         """The rows as a table in memory, in the order of the files; see `__iter__` for the errors."""
-        found = sorted(self._read(), key=lambda item: item[0])
+        found = []
+        with report_progress("read rows", "rows") as reporter:
+            for item in self._read():
+                found.append(item)
+                reporter.advance(item[1].num_rows)
+        found.sort(key=lambda item: item[0])
         return pa.Table.from_batches([batch for _, batch in found], self.schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:

@@ -25,6 +25,7 @@ from airflow_delta.engine.maintenance.optimize.candidates import LiveFiles, read
 from airflow_delta.engine.maintenance.optimize.plan import choose_bins
 from airflow_delta.engine.maintenance.optimize.settings import OptimizeRequest, OptimizeSettings
 from airflow_delta.engine.model.times import utc_text
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
@@ -151,7 +152,8 @@ def read_health(newest: Snapshot, *, now_ms: int | None = None) -> TableHealth:
     small = live.sizes < (0 if settings is None else settings.min_file_size)
     removes = _gone(newest.state.removes(("path", "size", "deletionTimestamp")), live)
     commits = newest.segment.commits
-    log = list(newest.storage.walk(LOG_DIRECTORY))
+    with report_progress("list", "files") as reporter:
+        log = list(reporter.count(newest.storage.walk(LOG_DIRECTORY)))
     return TableHealth(
         newest.table,
         newest.version,

@@ -29,6 +29,7 @@ from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.statistics_columns import leaf_columns
 from airflow_delta.engine.maintenance.table_files.locations import locate_paths
 from airflow_delta.engine.model.schema import DecimalType, StructType
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import FileInfo
 
@@ -86,8 +87,12 @@ def find_rounded_statistics(snapshot: Snapshot, files: pa.Table) -> list[Rounded
         return _compare_with_footer(source, files["stats"][row].as_py(), columns, row, has_deleted)
 
     # A loop over files, since each takes a request.
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        return [found for found in pool.map(_compare, rows) if found is not None]
+    with (
+        ThreadPoolExecutor(_AT_A_TIME) as pool,
+        report_progress("read footers", "files", len(rows)) as reporter,
+    ):
+        compared = reporter.count(pool.map(_compare, rows))
+        return [found for found in compared if found is not None]
 
 
 def _find_wide_decimals(snapshot: Snapshot) -> Iterator[tuple[SchemaPath, DecimalType]]:

@@ -43,6 +43,7 @@ from airflow_delta.engine.maintenance.optimize.source_files import (
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.maintenance.optimize.trial import count_files, estimate_size
 from airflow_delta.engine.model.paths import encode_path, resolve
+from airflow_delta.engine.progress import Reporter
 from airflow_delta.spark.optimizer.grouping import are_of_one_partition, group_bins, join_bins
 from airflow_delta.spark.optimizer.new_files import DirectoriesOfFiles
 from airflow_delta.spark.optimizer.sorting import divide_rows, sorted_rows
@@ -94,8 +95,8 @@ class SparkRounds:
         self._new_files = new_files
         self._order = order
 
-    def write(self, bins: Round) -> list[Rewritten]:
-        """Write the new files of a round.
+    def write(self, bins: Round, reporter: Reporter) -> list[Rewritten]:
+        """Write the new files of a round; see `RoundWriter.write`.
 
         Raises:
             InvalidTableError: a file has another number of rows than in its statistics, or lacks row ids.
@@ -110,9 +111,11 @@ class SparkRounds:
         most = self._target.max_file_size
         groups = group_bins(self._files(bins.others), most=most, alone=self._keeps_order)
         jobs += [partial(self._join, group) for group in groups]
-        return self._in_threads(jobs)
+        return self._in_threads(jobs, reporter)
 
-    def _in_threads(self, jobs: Sequence[Callable[[], list[Rewritten]]]) -> list[Rewritten]:
+    def _in_threads(
+        self, jobs: Sequence[Callable[[], list[Rewritten]]], reporter: Reporter
+    ) -> list[Rewritten]:
         stopped = Event()
 
         def _run(job: Callable[[], list[Rewritten]]) -> list[Rewritten]:
@@ -132,8 +135,13 @@ class SparkRounds:
         with ThreadPoolExecutor(threads, thread_name_prefix="delta-optimize") as pool:
             # With the local properties of this thread, such as the pool of Spark's scheduler.
             run = inheritable_thread_target(self._spark)(_run)
-            found = [pool.submit(run, job) for job in jobs]
-            return [rewritten for each in found for rewritten in each.result()]
+            submitted = [pool.submit(run, job) for job in jobs]
+            found: list[Rewritten] = []
+            for each in submitted:
+                rewritten = each.result()
+                found += rewritten
+                reporter.advance(sum(bins.source_bytes for bins in rewritten))
+            return found
 
     def _files(self, bins: Sequence[pa.Table]) -> list[pa.Table]:
         """The bins of each new file: several of a partition, if their rows take less space than before."""

@@ -31,6 +31,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, sidecar_path, version_prefix
 from airflow_delta.engine.model.actions import Sidecar
+from airflow_delta.engine.progress import Reporter
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["SidecarFiles", "WrittenSidecar", "new_sidecars", "present_sidecars"]
@@ -70,16 +71,27 @@ class SidecarFiles:
         self._begun: list[str] = []
         self._may_be_named = False
 
-    def write(self, pieces: Iterable[SidecarRows]) -> list[WrittenSidecar]:
+    def write(
+        self, pieces: Iterable[SidecarRows], reporter: Reporter | None = None
+    ) -> list[WrittenSidecar]:
         """Write a sidecar of each piece, and open each again to check that it is complete.
+
+        Args:
+            pieces: the rows.
+            reporter: counts the adds.
 
         Raises:
             CorruptLogError: an action lacks a field that the protocol requires.
             StorageError: the store failed, or lost a part of what was written.
         """
         workers = os.cpu_count() or 1  # Encoding takes longer than the store does.
-        written = map_ordered(self._write_one, pieces, workers=workers)
-        return [sidecar for sidecar in written if sidecar is not None]
+        written = []
+        for sidecar in map_ordered(self._write_one, pieces, workers=workers):
+            if sidecar is not None:
+                written.append(sidecar)
+                if reporter is not None:
+                    reporter.advance(sidecar.facts.num_adds)
+        return written
 
     @contextmanager
     def naming(self) -> Iterator[None]:

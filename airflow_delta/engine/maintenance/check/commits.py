@@ -28,6 +28,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.remedies import PUT_FILE_BACK
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.key_hashes import KeyHasher
@@ -58,8 +59,11 @@ class _Seen:
 def _check_contents(subject: Subject) -> Iterator[Finding]:
     """Whether commits can be read, and are consistent."""
     seen = _Seen()
-    for batch in _split_into_batches(_list_present(subject)):
-        _read(subject, batch, seen)
+    present = _list_present(subject)
+    with report_progress("read commits", "commits", len(present)) as reporter:
+        for batch in _split_into_batches(present):
+            _read(subject, batch, seen)
+            reporter.advance(len(batch))
     newest = subject.newest_checkpoint
     after = -1 if newest is None else newest.version
     needed = [version for version in seen.unreadable if version > after]

@@ -37,6 +37,7 @@ from airflow_delta.engine.maintenance.convert.partition_paths import PartitionPa
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["SourceFiles", "read_source_files"]
@@ -104,12 +105,13 @@ def read_source_files(
         StorageError: the store failed.
     """
     reader = _Reader(access, partition_schema, properties, collect_statistics=collect_statistics)
-    rows = reader.read(listed)
     batches = []
-    while some := list(islice(rows, _BATCH)):
-        columns = zip(*some, strict=True)
-        arrays = [array_of(c, f.type) for c, f in zip(columns, _FILES_SCHEMA, strict=True)]
-        batches.append(pa.RecordBatch.from_arrays(arrays, schema=_FILES_SCHEMA))
+    with report_progress("read footers", "files", len(listed)) as reporter:
+        rows = iter(reporter.count(reader.read(listed)))
+        while some := list(islice(rows, _BATCH)):
+            columns = zip(*some, strict=True)
+            arrays = [array_of(c, f.type) for c, f in zip(columns, _FILES_SCHEMA, strict=True)]
+            batches.append(pa.RecordBatch.from_arrays(arrays, schema=_FILES_SCHEMA))
     return SourceFiles(pa.Table.from_batches(batches, _FILES_SCHEMA), reader.columns)
 
 

@@ -32,6 +32,7 @@ from airflow_delta.engine.maintenance.table_files.listing import (
 )
 from airflow_delta.engine.model.arguments import check_texts
 from airflow_delta.engine.model.paths import IRREGULAR_SEGMENT, encode_path, resolve
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.storage.base import FileInfo, Storage, check_path
 from airflow_delta.engine.storage.file_access import FileAccess
 
@@ -94,7 +95,9 @@ def look_up_source_files(storage: Storage, paths: Iterable[str]) -> pa.Table:
         return FileInfo(path, found.size, found.modified_ms)
 
     workers = _REQUESTS if storage.capabilities.remote else 1
-    return _sorted(_as_table(map_ordered(_look_up, checked, workers=workers)))
+    with report_progress("look up", "files", len(checked)) as reporter:
+        found = reporter.count(map_ordered(_look_up, checked, workers=workers))
+        return _sorted(_as_table(found))
 
 
 def _check_paths(paths: Iterable[str], root: str) -> Sequence[str]:
@@ -121,7 +124,8 @@ def _check_paths(paths: Iterable[str], root: str) -> Sequence[str]:
 
 
 def _list_local(access: FileAccess) -> pa.Table:
-    return _as_table(_walk_without_links(access))
+    with report_progress("list", "files") as reporter:
+        return _as_table(reporter.count(_walk_without_links(access)))
 
 
 def _walk_without_links(access: FileAccess) -> Iterator[FileInfo]:
@@ -185,9 +189,10 @@ def _check_no_other_owner(paths: pa.ChunkedArray, root: str) -> None:
             )
 
 
-def _as_table(infos: Iterator[FileInfo]) -> pa.Table:
+def _as_table(infos: Iterable[FileInfo]) -> pa.Table:
     batches = []
-    while some := list(islice(infos, _BATCH)):
+    stream = iter(infos)
+    while some := list(islice(stream, _BATCH)):
         batches.append(make_listing_batch(some))
     return pa.Table.from_batches(batches, LISTED_SCHEMA)
 

@@ -35,6 +35,7 @@ from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 from airflow_delta.engine.maintenance.log_compaction.content import reconcile_lines
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.sizes import size_text
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.snapshot.opening import open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -341,14 +342,16 @@ def _skip_existing(storage: Storage, plan: LogCompactionPlan) -> LogCompactionPl
 
 
 def _read_contents(storage: Storage, plan: LogCompactionPlan) -> Iterator[tuple[int, bytes]]:
-    for first in range(0, len(plan.commits), _RUN_FILES):
-        run = plan.commits[first : first + _RUN_FILES]
-        contents = storage.read_many([commit.path for commit in run])
-        for commit, content in zip(run, contents, strict=True):
-            if content is None:
-                raise ObjectNotFoundError(
-                    f"{commit.path} vanished after it was listed: a cleanup may be running",
-                    table=plan.table,
-                    path=commit.path,
-                )
-            yield commit.version, content
+    with report_progress("read commits", "commits", len(plan.commits)) as reporter:
+        for first in range(0, len(plan.commits), _RUN_FILES):
+            run = plan.commits[first : first + _RUN_FILES]
+            contents = storage.read_many([commit.path for commit in run])
+            reporter.advance(len(run))
+            for commit, content in zip(run, contents, strict=True):
+                if content is None:
+                    raise ObjectNotFoundError(
+                        f"{commit.path} vanished after it was listed: a cleanup may be running",
+                        table=plan.table,
+                        path=commit.path,
+                    )
+                yield commit.version, content

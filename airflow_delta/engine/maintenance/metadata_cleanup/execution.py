@@ -28,6 +28,7 @@ from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import list_checkpoints
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import MetadataCleanupPlan
 from airflow_delta.engine.maintenance.metadata_cleanup.sidecars import list_still_unneeded
+from airflow_delta.engine.progress import Reporter, report_progress
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["MetadataCleanupResult", "execute_metadata_cleanup"]
@@ -91,19 +92,23 @@ def execute_metadata_cleanup(storage: Storage, plan: MetadataCleanupPlan) -> Met
     renewed = _renew_hint(storage, plan.begins_with)
     deleted = spared = 0
     # A store may delete the files of one call in any order, so each group gets calls of its own.
-    for group in plan.deletes:
-        paths = group.paths
-        if group.kind == "sidecars" and plan.sidecars is not None:
-            paths = list_still_unneeded(storage, plan.sidecars)
-            spared = group.count - len(paths)
-        _delete(storage, paths)
-        deleted += len(paths)
+    with report_progress("delete", "files", plan.num_files) as reporter:
+        for group in plan.deletes:
+            paths = group.paths
+            if group.kind == "sidecars" and plan.sidecars is not None:
+                paths = list_still_unneeded(storage, plan.sidecars)
+                spared = group.count - len(paths)
+                reporter.advance(spared)
+            _delete(storage, paths, reporter)
+            deleted += len(paths)
     return MetadataCleanupResult(plan, deleted, spared, renewed)
 
 
-def _delete(storage: Storage, paths: Sequence[str]) -> None:
+def _delete(storage: Storage, paths: Sequence[str], reporter: Reporter) -> None:
     for start in range(0, len(paths), _BATCH):
-        storage.delete(list(paths[start : start + _BATCH]))
+        batch = list(paths[start : start + _BATCH])
+        storage.delete(batch)
+        reporter.advance(len(batch))
 
 
 def _renew_hint(storage: Storage, checkpoint: Checkpoint) -> bool:

@@ -35,6 +35,7 @@ from airflow_delta.engine.maintenance.optimize.rounds import LocalRounds, Round,
 from airflow_delta.engine.maintenance.optimize.same_form import check_same_form
 from airflow_delta.engine.maintenance.optimize.settings import OptimizeSettings
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
+from airflow_delta.engine.progress import Reporter, report_progress
 from airflow_delta.engine.replay.file_filter import FilesAmong
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -152,9 +153,11 @@ def commit_rounds(
     """
     result = OptimizeResult(plan)
     run = _Run(begin, snapshot, plan, writer, new_files)
+    total = pc.sum(plan.files["size"]).as_py() or 0
     try:
-        for bins in run.rounds():
-            result = run.commit(run.write(bins), result)
+        with report_progress("rewrite", "bytes", total) as reporter:
+            for bins in run.rounds():
+                result = run.commit(run.write(bins, reporter), result)
     except BaseException:
         new_files.delete_uncommitted()
         raise
@@ -196,9 +199,9 @@ class _Run:
             yield Round(bins[:num_sorted], bins[num_sorted:])
             first = end
 
-    def write(self, bins: Round) -> list[Rewritten]:
+    def write(self, bins: Round, reporter: Reporter) -> list[Rewritten]:
         """Write the new files of a round."""
-        return self._writer.write(bins)
+        return self._writer.write(bins, reporter)
 
     def commit(self, done: Sequence[Rewritten], result: OptimizeResult) -> OptimizeResult:
         """Commit a round, without the bins that others have changed meanwhile."""

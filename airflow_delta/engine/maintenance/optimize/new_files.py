@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_delta.engine.errors import DeltaWarning, StorageError
 from airflow_delta.engine.maintenance.optimize.plan import TARGET_SIZE_TAG
@@ -148,3 +149,8 @@ class Rewritten:
     sources: pa.Table
     adds: tuple[AddFile, ...]
     num_copied: int = 0
+
+    @property
+    def source_bytes(self) -> int:
+        """The size of the files of the bins."""
+        return int(pc.sum(self.sources["size"]).as_py() or 0)

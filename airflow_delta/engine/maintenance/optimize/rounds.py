@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from queue import SimpleQueue
 from threading import Event
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from airflow_delta.engine.maintenance.optimize.sorting.order import SortOrder
 from airflow_delta.engine.maintenance.optimize.sorting.writer import SortedWriter
 from airflow_delta.engine.maintenance.optimize.source_files import live_bytes
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
+from airflow_delta.engine.progress import Reporter
 from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["LocalRounds", "Round", "RoundWriter"]
@@ -49,8 +51,12 @@ class Round:
 class RoundWriter(Protocol):
     """Writes the new files of rounds."""
 
-    def write(self, bins: Round) -> list[Rewritten]:
+    def write(self, bins: Round, reporter: Reporter) -> list[Rewritten]:
         """Write the new files of a round.
+
+        Args:
+            bins: the round.
+            reporter: counts the bytes of the files that are rewritten.
 
         Raises:
             DeltaError: a file can't be read, or the store failed.
@@ -74,14 +80,15 @@ class LocalRounds:
     new_files: NewFiles
     order: SortOrder | None
 
-    def write(self, bins: Round) -> list[Rewritten]:
-        """Write the new files of a round.
+    def write(self, bins: Round, reporter: Reporter) -> list[Rewritten]:
+        """Write the new files of a round; see `RoundWriter.write`.
 
         Raises:
             DeltaError: a file can't be read, or the store failed; see `BinWriter` and `SortedWriter`.
         """
-        return self._sorted(bins.to_sort) + _in_threads(
+        return self._sorted(bins.to_sort, reporter) + _in_threads(
             bins.others,
+            reporter,
             lambda threads: (
                 BinWriter(
                     self.access,
@@ -94,45 +101,69 @@ class LocalRounds:
             ),
         )
 
-    def _sorted(self, bins: Sequence[pa.Table]) -> list[Rewritten]:
+    def _sorted(self, bins: Sequence[pa.Table], reporter: Reporter) -> list[Rewritten]:
         if self.order is None:
             return []
         large = [each for each in bins if live_bytes(each) > _ALONE_BYTES]
         small = [each for each in bins if live_bytes(each) <= _ALONE_BYTES]
-        alone = SortedWriter(
-            self.access, self.target, self.new_files, self.order, _available_threads()
-        )
-        one_thread = replace(alone, threads=1)
-        return [*alone.write(large), *_in_threads(small, lambda _: one_thread.write)]
+        one_thread = SortedWriter(self.access, self.target, self.new_files, self.order)
+        alone = replace(one_thread, threads=_available_threads(), reporter=reporter)
+        return [*alone.write(large), *_in_threads(small, reporter, lambda _: one_thread.write)]
 
 
 def _in_threads(
     bins: Sequence[pa.Table],
+    reporter: Reporter,
     make_write: Callable[[int], Callable[[Iterable[pa.Table]], Iterator[Rewritten]]],
 ) -> list[Rewritten]:
     """Write the new files of bins in threads.
 
     Args:
         bins: the bins.
+        reporter: counts their bytes, in the calling thread.
         make_write: makes the function with which a thread writes its bins, by the number of threads.
     """
     if not bins:
         return []
     threads = min(_available_threads(), len(bins))
     stopped = Event()
+    # The sizes of the bins that are written; None from a thread that ends.
+    written: SimpleQueue[int | None] = SimpleQueue()
 
     def _write(part: Sequence[pa.Table]) -> list[Rewritten]:
+        found: list[Rewritten] = []
         try:
-            return list(make_write(threads)(_until(stopped, part)))
+            for rewritten in make_write(threads)(_until(stopped, part)):
+                found.append(rewritten)
+                written.put(rewritten.source_bytes)
         except BaseException:
             stopped.set()
             raise
+        finally:
+            written.put(None)
+        return found
 
     if threads == 1:
-        return _write(bins)
+        return _write_here(make_write(1)(bins), reporter)
+    parts = _split(bins, threads)
     with ThreadPoolExecutor(threads, thread_name_prefix="delta-optimize") as pool:
-        found = list(pool.map(_write, _split(bins, threads)))
-    return [rewritten for part in found for rewritten in part]
+        found: list[Future[list[Rewritten]]] = [pool.submit(_write, part) for part in parts]
+        try:
+            for _ in parts:
+                for size in iter(written.get, None):
+                    reporter.advance(size)
+        except BaseException:  # an interrupt
+            stopped.set()
+            raise
+        return [rewritten for part in found for rewritten in part.result()]
+
+
+def _write_here(written: Iterable[Rewritten], reporter: Reporter) -> list[Rewritten]:
+    found: list[Rewritten] = []
+    for rewritten in written:
+        found.append(rewritten)
+        reporter.advance(rewritten.source_bytes)
+    return found
 
 
 def _available_threads() -> int:

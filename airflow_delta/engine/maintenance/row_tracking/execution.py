@@ -33,6 +33,7 @@ from airflow_delta.engine.maintenance.row_tracking.plan import (
     files_without_row_ids,
     plan_row_tracking,
 )
+from airflow_delta.engine.progress import Reporter, report_progress
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -129,20 +130,10 @@ class _Enabling:
             CommitConflictError: too many commits in a row were overtaken by conflicting ones.
             ConstraintViolationError: a commit isn't allowed, and another try wouldn't help.
         """
-        conflicts = 0
         base, plan = first = self._look()
-        while plan.enables and not dry_run:
-            try:
-                version = self._step(base, plan)
-            except (CommitConflictError, ConstraintViolationError) as error:
-                conflicts += 1
-                if conflicts == _CONFLICTS or not self._is_worth_another_try(error):
-                    raise
-                pause(conflicts)
-            else:
-                conflicts = 0
-                self._versions.append(version)
-            base, plan = self._look()
+        if not dry_run:
+            with report_progress("give row ids", "files", plan.num_without_ids) as reporter:
+                base, plan = self._enable(base, plan, reporter)
         return RowTrackingResult(
             self._storage.root,
             base.version,
@@ -153,6 +144,27 @@ class _Enabling:
             self._versions[0] if self._versions else None,
             self._versions[-1] if self._versions else None,
         )
+
+    def _enable(
+        self, base: Snapshot, plan: RowTrackingPlan, reporter: Reporter
+    ) -> tuple[Snapshot, RowTrackingPlan]:
+        """Make the commits, and return the newest version with what is left to be done."""
+        conflicts = 0
+        while plan.enables:
+            before = self._backfilled
+            try:
+                version = self._step(base, plan)
+            except (CommitConflictError, ConstraintViolationError) as error:
+                conflicts += 1
+                if conflicts == _CONFLICTS or not self._is_worth_another_try(error):
+                    raise
+                pause(conflicts)
+            else:
+                conflicts = 0
+                self._versions.append(version)
+                reporter.advance(self._backfilled - before)
+            base, plan = self._look()
+        return base, plan
 
     def _look(self) -> tuple[Snapshot, RowTrackingPlan]:
         base = open_newest(self._storage, owners=self._owners, for_writing=True)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.numpy_arrays import Int64Vector, bool_array, int64_view
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.storage.base import FileInfo, Storage, exists
 
 __all__ = [
@@ -57,8 +58,10 @@ def list_files(storage: Storage) -> pa.Table:
     """
     walk = storage.walk("")
     batches = []
-    while infos := list(islice(walk, _BATCH)):
-        batches.append(make_listing_batch(infos))
+    with report_progress("list", "files") as reporter:
+        while infos := list(islice(walk, _BATCH)):
+            batches.append(make_listing_batch(infos))
+            reporter.advance(batches[-1].num_rows)
     files = pa.Table.from_batches(batches, LISTED_SCHEMA)
     return _without_directories(files) if storage.capabilities.remote else files
 

@@ -30,6 +30,7 @@ from airflow_delta.engine.maintenance.table_files.listing import list_files
 from airflow_delta.engine.maintenance.table_files.locations import locate_paths
 from airflow_delta.engine.maintenance.table_files.oldest_restorable import find_oldest_restorable
 from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.file_access import FileAccess
@@ -167,8 +168,9 @@ def find_absent(locations: FileLocations, access: FileAccess) -> list[str]:
         found,
     )
     workers = _WORKERS if storage.capabilities.remote else 1
-    missing = map_ordered(_name_if_missing, lookups, workers=workers)
-    return list(islice((name for name in missing if name is not None), MAX_MISSING))
+    with report_progress("look up", "files", len(inside) + len(found)) as reporter:
+        missing = reporter.count(map_ordered(_name_if_missing, lookups, workers=workers))
+        return list(islice((name for name in missing if name is not None), MAX_MISSING))
 
 
 def missing_files_error(

@@ -16,6 +16,7 @@ from airflow_delta.engine.errors import RetentionError, TableStateError
 from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.maintenance.table_files.past_versions import find_version_at
 from airflow_delta.engine.model.times import utc_text
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -51,12 +52,14 @@ def read_commits(
     end = min(versions.stop - commits.first, len(commits))
     indexes = range(max(versions.start - commits.first, 0), max(end, 0))
     found = (commits[index] for index in (reversed(indexes) if newest_first else indexes))
-    for run in _split_into_runs(found):
-        ordered = run[::-1] if newest_first else run
-        parsed = parse_commit_files(
-            snapshot.storage, ordered, columns=REMOVE_COLUMNS, table=snapshot.table
-        )
-        yield ordered[0].version, parsed
+    with report_progress("read commits", "commits", len(indexes)) as reporter:
+        for run in _split_into_runs(found):
+            ordered = run[::-1] if newest_first else run
+            parsed = parse_commit_files(
+                snapshot.storage, ordered, columns=REMOVE_COLUMNS, table=snapshot.table
+            )
+            reporter.advance(len(run))
+            yield ordered[0].version, parsed
 
 
 def read_removes_since(

@@ -21,6 +21,7 @@ from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.maintenance.vacuum.concurrent_commits import Deletions
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import write_last_vacuum
 from airflow_delta.engine.maintenance.vacuum.plan import VacuumPlan
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["VacuumResult", "execute_vacuum"]
@@ -81,12 +82,14 @@ def execute_vacuum(
     if files.num_rows:
         deletions = Deletions(storage, owners or CommitOwners(), plan)
 
-        def _delete(paths: list[str]) -> None:
+        def _delete(paths: list[str]) -> int:
             storage.delete(deletions.drop_needed(paths))
+            return len(paths)
 
         workers = _WORKERS if storage.capabilities.remote else 1
-        for _ in map_ordered(_delete, _split_into_batches(plan), workers=workers):
-            pass
+        with report_progress("delete", "files", files.num_rows) as reporter:
+            for done in map_ordered(_delete, _split_into_batches(plan), workers=workers):
+                reporter.advance(done)
         files = deletions.finish()
     if plan.vacuumed is not None:
         write_last_vacuum(storage, plan.vacuumed)

@@ -11,7 +11,7 @@ is split before these files are written.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_delta.engine.arrow.numpy_arrays import Int64Vector
-from airflow_delta.engine.data_files.scan import Scan
 from airflow_delta.engine.maintenance.optimize.sorting.buckets import (
     Buckets,
     check_free_space,
@@ -109,8 +108,11 @@ class ExternalSort:
         self._folder: Path | None = None
         self.num_read = 0
 
-    def read(self, scan: Scan) -> None:
+    def read(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Read all rows into buckets; call this once, and first.
+
+        Args:
+            batches: the rows: a `Scan`, or its batches.
 
         Raises:
             DeltaError: the rows can't be read; see `Scan`.
@@ -119,7 +121,7 @@ class ExternalSort:
         held: list[pa.RecordBatch] = []
         held_bytes = 0
         buckets: Buckets | None = None
-        for batch in scan:
+        for batch in batches:
             rows = with_keys(batch, self._keys.of_rows(batch, self._chance))
             self.num_read += rows.num_rows
             if buckets is not None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_delta.engine.data_files.scan import Scan
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
@@ -37,6 +38,7 @@ from airflow_delta.engine.maintenance.optimize.source_files import (
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.maintenance.optimize.trial import count_files
 from airflow_delta.engine.model.actions import AddFile
+from airflow_delta.engine.progress import Reporter
 from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["SortedWriter"]
@@ -55,6 +57,8 @@ class SortedWriter:
         new_files: creates files.
         order: by which columns rows are sorted.
         threads: how many files are read, or written, at once.
+        reporter: counts the bytes of the bins: half of them when their rows are read, the others when they
+            are written. Only for a writer that is used in the thread of the reporter.
     """
 
     access: FileAccess
@@ -62,6 +66,7 @@ class SortedWriter:
     new_files: NewFiles
     order: SortOrder
     threads: int = 1
+    reporter: Reporter = field(default_factory=Reporter)
 
     def write(self, bins: Iterable[pa.Table]) -> Iterator[Rewritten]:
         """Write the new files of some bins.
@@ -79,11 +84,15 @@ class SortedWriter:
         """
         for sources in bins:
             num_rows = count_rows(sources, self.access, self.target)
-            yield Rewritten(sources, self._write_bin(sources, num_rows) if num_rows else ())
+            done = _BinProgress(self.reporter, pc.sum(sources["size"]).as_py())
+            yield Rewritten(sources, self._write_bin(sources, num_rows, done) if num_rows else ())
+            done.reach(1)
             # Otherwise the memory of a bin stays with the process.
             pa.default_memory_pool().release_unused()
 
-    def _write_bin(self, sources: pa.Table, num_rows: int) -> tuple[AddFile, ...]:
+    def _write_bin(
+        self, sources: pa.Table, num_rows: int, done: _BinProgress
+    ) -> tuple[AddFile, ...]:
         request = sample_request(self.order.physical)
         scan = Scan(self.target.layout, request, sources, self.access, threads=self.threads)
         sample = sample_rows(scan, self.order.physical, num_rows)
@@ -102,15 +111,16 @@ class SortedWriter:
                 stack,
             )
             del sample
-            sort.read(
-                scan_rows(
-                    sources, self.access, self.target, threads=self.threads, batch_rows=_BATCH_ROWS
-                )
+            rows = scan_rows(
+                sources, self.access, self.target, threads=self.threads, batch_rows=_BATCH_ROWS
             )
+            sort.read(done.of_read(rows, num_rows))
             check_rows_read(sources, self.access, self.target, sort.num_read, num_rows)
-            return self._write_runs(sort, first_file(sources))
+            return self._write_runs(sort, first_file(sources), done)
 
-    def _write_runs(self, sort: ExternalSort, like: Mapping[str, Any]) -> tuple[AddFile, ...]:
+    def _write_runs(
+        self, sort: ExternalSort, like: Mapping[str, Any], done: _BinProgress
+    ) -> tuple[AddFile, ...]:
         """Write the files, several at once."""
         marks = self.order.new_marks()
         stopped = Event()
@@ -129,9 +139,9 @@ class SortedWriter:
 
         runs = range(sort.num_runs)
         if self.threads == 1 or len(runs) == 1:
-            return tuple(add for run in runs for add in _write(run))
+            return done.of_written(map(_write, runs), len(runs))
         with ThreadPoolExecutor(self.threads, thread_name_prefix="delta-sort") as pool:
-            return tuple(add for found in pool.map(_write, runs) for add in found)
+            return done.of_written(pool.map(_write, runs), len(runs))
 
     def _write_file(
         self, tables: Iterator[pa.Table], like: Mapping[str, Any], marks: FileMarks
@@ -149,3 +159,39 @@ class SortedWriter:
                 file.abandon(error)
             raise
         return [] if file is None else [file.close()]
+
+
+class _BinProgress:
+    """How far a bin is.
+
+    Args:
+        reporter: counts the bytes.
+        size: the bytes of the bin.
+    """
+
+    def __init__(self, reporter: Reporter, size: int) -> None:
+        self._reporter = reporter
+        self._size = size
+        self._done = 0
+
+    def reach(self, share: float) -> None:
+        """Count the bytes up to a share of the bin."""
+        done = max(self._done, int(self._size * min(share, 1)))
+        self._reporter.advance(done - self._done)
+        self._done = done
+
+    def of_read(self, batches: Iterable[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are read, and count them as the first half."""
+        read = 0
+        for batch in batches:
+            yield batch
+            read += batch.num_rows
+            self.reach(read / num_rows / 2)
+
+    def of_written(self, runs: Iterable[list[AddFile]], num_runs: int) -> tuple[AddFile, ...]:
+        """Collect the new files of runs, and count them as the second half."""
+        adds: list[AddFile] = []
+        for number, found in enumerate(runs, 1):
+            adds += found
+            self.reach(0.5 + number / num_runs / 2)
+        return tuple(adds)
