@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 
 from airflow_delta.cli.options import VERSION_NUMBER, dry_run_option, json_option, subcommand
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_report
 from airflow_delta.cli.target import Target, table_options
 
 __all__ = ["backfill"]
 
 
-@subcommand("backfill", help="Copy the ratified commits of a managed table to _delta_log.")
+@subcommand(
+    "backfill", help="Copy the ratified commits of a managed table to _delta_log.", is_long=True
+)
 @table_options()
 @click.option(
     "--version",
@@ -30,6 +31,5 @@ def backfill(target: Target, *, version: int | None, dry_run: bool, as_json: boo
         CommitOwnerError: the table's commit owner can't be reached, or refuses.
         DeltaError: the table can't be read, or the store failed.
     """
-    with progress("backfill", is_shown=not as_json):
-        result = target.open().backfill(version, dry_run=dry_run)
+    result = target.open().backfill(version, dry_run=dry_run)
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)

@@ -7,14 +7,13 @@ from typing import Literal
 import click
 
 from airflow_delta.cli.options import VERSION_NUMBER, dry_run_option, json_option, subcommand
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_report
 from airflow_delta.cli.target import Target, table_options
 
 __all__ = ["checkpoint"]
 
 
-@subcommand("checkpoint", help="Write a checkpoint of a version.")
+@subcommand("checkpoint", help="Write a checkpoint of a version.", is_long=True)
 @table_options()
 @click.option(
     "--version",
@@ -54,12 +53,11 @@ def checkpoint(
     Raises:
         DeltaError: the version can't be read, or its checkpoint can't be written.
     """
-    with progress("checkpoint", is_shown=not as_json):
-        result = target.open().checkpoint(
-            version,
-            policy=policy,
-            if_needed=if_needed,
-            backfill_first=backfill_first,
-            dry_run=dry_run,
-        )
+    result = target.open().checkpoint(
+        version,
+        policy=policy,
+        if_needed=if_needed,
+        backfill_first=backfill_first,
+        dry_run=dry_run,
+    )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)

@@ -7,7 +7,6 @@ from datetime import timedelta
 import click
 
 from airflow_delta.cli.options import HOURS, at_most_one, json_option, subcommand, yes_option
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_how_to_proceed, print_report
 from airflow_delta.cli.target import Target, table_options
 
@@ -18,6 +17,7 @@ __all__ = ["cleanup"]
     "cleanup",
     help="Delete commits and checkpoints that are older than the log's retention. Only reports them "
     "without --yes.",
+    is_long=True,
 )
 @table_options()
 @click.option(
@@ -55,12 +55,11 @@ def cleanup(
         DeltaError: the table can't be read, or its log can't be cleaned up.
     """
     at_most_one(yes=yes, dry_run=dry_run)
-    with progress("cleanup", is_shown=not as_json):
-        result = target.open().cleanup_metadata(
-            older_than=None if older_than_hours is None else timedelta(hours=older_than_hours),
-            force=force,
-            write_checkpoint=write_checkpoint,
-            dry_run=not yes,
-        )
+    result = target.open().cleanup_metadata(
+        older_than=None if older_than_hours is None else timedelta(hours=older_than_hours),
+        force=force,
+        write_checkpoint=write_checkpoint,
+        dry_run=not yes,
+    )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=not yes)
     print_how_to_proceed("deleted", yes=yes, dry_run=dry_run, as_json=as_json)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from airflow_delta.cli.options import VERSION_NUMBER, dry_run_option, json_option, subcommand
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_report
 from airflow_delta.cli.target import Target, table_options
 
@@ -13,7 +12,9 @@ __all__ = ["compact_log"]
 
 
 @subcommand(
-    "compact-log", help="Write a log compaction, which readers use instead of a range of commits."
+    "compact-log",
+    help="Write a log compaction, which readers use instead of a range of commits.",
+    is_long=True,
 )
 @table_options()
 @click.option(
@@ -49,8 +50,5 @@ def compact_log(
     Raises:
         DeltaError: the range can't be read, or its compaction can't be written.
     """
-    with progress("compact-log", is_shown=not as_json):
-        result = target.open().compact_log(
-            start, end, backfill_first=backfill_first, dry_run=dry_run
-        )
+    result = target.open().compact_log(start, end, backfill_first=backfill_first, dry_run=dry_run)
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)

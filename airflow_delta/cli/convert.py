@@ -7,14 +7,15 @@ from pathlib import Path
 import click
 
 from airflow_delta.cli.options import PairType, dry_run_option, json_option, subcommand
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_report
 from airflow_delta.cli.target import Target, table_options
 
 __all__ = ["convert"]
 
 
-@subcommand("convert", help="Convert a directory of Parquet files to a Delta table, in place.")
+@subcommand(
+    "convert", help="Convert a directory of Parquet files to a Delta table, in place.", is_long=True
+)
 @table_options()
 @click.option(
     "--partition",
@@ -62,17 +63,16 @@ def convert(
     from airflow_delta.engine import DeltaTable
 
     access = target.access()
-    with progress("convert", is_shown=not as_json):
-        result = DeltaTable.convert(
-            access.uri,
-            dict(partition),
-            files=None if files_from is None else _lines(files_from),
-            properties=dict(properties),
-            collect_statistics=not no_statistics,
-            dry_run=dry_run,
-            storage_options=access.storage_options,
-            commit_owners=access.commit_owners,
-        )
+    result = DeltaTable.convert(
+        access.uri,
+        dict(partition),
+        files=None if files_from is None else _lines(files_from),
+        properties=dict(properties),
+        collect_statistics=not no_statistics,
+        dry_run=dry_run,
+        storage_options=access.storage_options,
+        commit_owners=access.commit_owners,
+    )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)
 
 

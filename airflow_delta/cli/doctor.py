@@ -13,7 +13,6 @@ import click
 
 from airflow_delta.cli.options import at_most_one, json_option, subcommand
 from airflow_delta.cli.output import print_json, print_line
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.target import Target, table_options
 from airflow_delta.cli.wording import in_cli_words
 
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 
-@subcommand("doctor", help="Find problems of a table, with remedies. It changes nothing.")
+@subcommand(
+    "doctor", help="Find problems of a table, with remedies. It changes nothing.", is_long=True
+)
 @table_options(outside=True)
 @click.option(
     "--quick", is_flag=True, help="Check only file names and the newest small parts of the log."
@@ -40,8 +41,7 @@ def doctor(target: Target, *, quick: bool, log: bool, as_json: bool) -> int:
         DeltaError: there is no table, or the store doesn't answer.
     """
     at_most_one(quick=quick, log=log)
-    with progress("doctor", is_shown=not as_json):
-        report = target.open().check(depth="quick" if quick else "log" if log else "files")
+    report = target.open().check(depth="quick" if quick else "log" if log else "files")
     if as_json:
         print_json(_in_cli_words(report).to_dict())
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from airflow_delta.cli.options import at_most_one, json_option, subcommand
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_how_to_proceed, print_report
 from airflow_delta.cli.target import Target, table_options
 
@@ -18,6 +17,7 @@ NOT_YET = 3
 @subcommand(
     "drop-feature",
     help="Remove a table feature from the protocol. Exit status 3: not yet, run it again as it says.",
+    is_long=True,
 )
 @table_options(outside=True)
 @click.argument("feature", metavar="FEATURE")
@@ -49,10 +49,9 @@ def drop_feature(
     """
     at_most_one(yes=yes, dry_run=dry_run)
     only_plan = dry_run or (truncate_history and not yes)
-    with progress("drop-feature", is_shown=not as_json):
-        result = target.open().drop_feature(
-            feature, truncate_history=truncate_history, dry_run=only_plan
-        )
+    result = target.open().drop_feature(
+        feature, truncate_history=truncate_history, dry_run=only_plan
+    )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=only_plan)
     print_how_to_proceed("deleted", yes=not only_plan, dry_run=dry_run, as_json=as_json)
     return 0 if result.status in ("dropped", "planned") else NOT_YET

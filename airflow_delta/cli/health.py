@@ -11,7 +11,9 @@ __all__ = ["health"]
 
 
 @subcommand(
-    "health", help="Report small files, deleted rows and the log in numbers, and possible gains."
+    "health",
+    help="Report small files, deleted rows and the log in numbers, and possible gains.",
+    is_long=True,
 )
 @table_options()
 @json_option

@@ -5,14 +5,17 @@ from __future__ import annotations
 import click
 
 from airflow_delta.cli.options import dry_run_option, json_option, subcommand
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_report
 from airflow_delta.cli.target import Target, table_options
 
 __all__ = ["optimize"]
 
 
-@subcommand("optimize", help="Rewrite small files, and files with many deleted rows; sort rows.")
+@subcommand(
+    "optimize",
+    help="Rewrite small files, and files with many deleted rows; sort rows.",
+    is_long=True,
+)
 @table_options(outside=True)
 @click.option(
     "--where", metavar="CONDITION", help="Choose partitions, such as \"day >= '2026-01-01'\"."
@@ -82,17 +85,16 @@ def optimize(
     """
     from airflow_delta.engine.model.sql_names import listed_columns
 
-    with progress("optimize", is_shown=not as_json):
-        result = target.open().optimize(
-            where,
-            min_file_size=min_file_size,
-            max_file_size=max_file_size,
-            max_deleted_ratio=max_deleted_ratio,
-            purge=purge,
-            z_order_by=listed_columns(z_order_by, "--z-order-by"),
-            full=full,
-            max_bytes=max_bytes,
-            min_cube_size=min_cube_size,
-            dry_run=dry_run,
-        )
+    result = target.open().optimize(
+        where,
+        min_file_size=min_file_size,
+        max_file_size=max_file_size,
+        max_deleted_ratio=max_deleted_ratio,
+        purge=purge,
+        z_order_by=listed_columns(z_order_by, "--z-order-by"),
+        full=full,
+        max_bytes=max_bytes,
+        min_cube_size=min_cube_size,
+        dry_run=dry_run,
+    )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)

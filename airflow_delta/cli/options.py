@@ -11,6 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
+from airflow_delta.cli.progress import show_progress
+
 __all__ = [
     "HOURS",
     "POSITIVE",
@@ -54,7 +56,23 @@ class CommandGroup(click.Group):
 
 
 class Subcommand(click.Command):
-    """A subcommand. A superfluous argument is an error that doesn't quote it."""
+    """A subcommand. A superfluous argument is an error that doesn't quote it.
+
+    Args:
+        arguments: those of `click.Command`.
+        is_long: whether the work may take long, so that its progress is shown.
+        named: see ``arguments``.
+    """
+
+    def __init__(self, *arguments: Any, is_long: bool = False, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._is_long = is_long
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand, and show its progress, unless the output is for a program."""
+        is_shown = self._is_long and not ctx.params.get("as_json")
+        with show_progress(self.name or "", is_shown=is_shown):
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments after the name of the subcommand.
@@ -70,16 +88,23 @@ class Subcommand(click.Command):
         return rest
 
 
-def subcommand(name: str, *, help: str) -> Callable[[Callable[..., Any]], Subcommand]:  # noqa: A002
+def subcommand(
+    name: str,
+    *,
+    help: str,  # noqa: A002
+    is_long: bool = False,
+) -> Callable[[Callable[..., Any]], Subcommand]:
     """Make a function a subcommand.
 
     Args:
         name: its name.
         help: what it does, for ``--help``.
+        is_long: see `Subcommand`.
     """
     return click.command(
         name,
         cls=Subcommand,
+        is_long=is_long,
         help=help,
         short_help=help.partition(". ")[0],
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any, TextIO
 
+from airflow_delta.cli.progress import pause_progress
 from airflow_delta.cli.wording import in_cli_words
 from airflow_delta.engine.errors import DeltaError, DeltaWarning, InvalidArgumentError
 from airflow_delta.engine.model.plain import plain
@@ -85,6 +86,7 @@ def writing_results() -> Iterator[None]:
         InvalidArgumentError: it can't be written, for example because the disk is full.
         BrokenPipeError: the reader, for example ``head``, has closed the pipe.
     """
+    pause_progress()
     try:
         yield
     except BrokenPipeError:
@@ -232,6 +234,7 @@ def _print_result(text: str) -> None:
 
 
 def _print_to_stderr(text: str) -> None:
+    pause_progress()
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:

@@ -11,14 +11,13 @@ from airflow_delta.cli.options import (
     subcommand,
     version_options,
 )
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_report
 from airflow_delta.cli.target import Target, table_options
 
 __all__ = ["restore"]
 
 
-@subcommand("restore", help="Restore an earlier version by a commit.")
+@subcommand("restore", help="Restore an earlier version by a commit.", is_long=True)
 @table_options(outside=True)
 @version_options("Restore")
 @click.option(
@@ -44,10 +43,9 @@ def restore(
     """
     exactly_one(version=version, timestamp=timestamp)
     table = target.open()
-    with progress("restore", is_shown=not as_json):
-        result = table.restore(
-            version, timestamp, ignore_missing_files=ignore_missing_files, dry_run=dry_run
-        )
+    result = table.restore(
+        version, timestamp, ignore_missing_files=ignore_missing_files, dry_run=dry_run
+    )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=dry_run)
     if result.checkpoint_due:
         # The commit may have as many actions as the table has files, and every reader would read it.

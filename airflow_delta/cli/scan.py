@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from airflow_delta.cli.options import (
     version_options,
 )
 from airflow_delta.cli.output import print_note, results_stream
-from airflow_delta.cli.progress import progress
+from airflow_delta.cli.progress import show_progress
 from airflow_delta.cli.reports import print_report
 from airflow_delta.cli.target import Target, table_options
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_delta.engine.data_files.scan import Scan
+    from airflow_delta.engine.progress import Reporter
 
 __all__ = ["scan"]
 
@@ -102,6 +103,7 @@ def scan(
     """
     from airflow_delta.cli.row_formats import print_rows
     from airflow_delta.engine.model.sql_names import listed_columns
+    from airflow_delta.engine.progress import report_progress
 
     at_most_one(version=version, timestamp=timestamp)
     name = _format(format_, output, as_json=as_json)
@@ -116,8 +118,14 @@ def scan(
             print_note(f"only the first {most:,} rows are shown; see --limit and --output")
         return
     total = snapshot.num_rows if where is None else None
-    with progress("scan", total=total, is_shown=not as_json) as advance:
-        count = _write(rows, _First(rows, most), name, output, advance, overwrite=overwrite)
+    if total is not None and most is not None:
+        total = min(total, most)
+    # Not for rows that are printed: they are the progress.
+    with (
+        show_progress("scan", is_shown=not as_json),
+        report_progress("read rows", "rows", total) as reporter,
+    ):
+        count = _write(rows, _First(rows, most), name, output, reporter, overwrite=overwrite)
     report = {
         "version": snapshot.version,
         "output": str(output),
@@ -200,7 +208,7 @@ def _write(
     batches: Iterable[pa.RecordBatch],
     name: str,
     output: Path,
-    advance: Callable[[int], None],
+    reporter: Reporter,
     *,
     overwrite: bool,
 ) -> int:
@@ -229,7 +237,7 @@ def _write(
             for batch in batches:
                 write(batch)
                 count += batch.num_rows
-                advance(batch.num_rows)
+                reporter.advance(batch.num_rows)
         if output.exists():
             shutil.copymode(output, part)
         part.replace(output)

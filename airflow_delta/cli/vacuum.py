@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from airflow_delta.cli.options import HOURS, at_most_one, json_option, subcommand, yes_option
-from airflow_delta.cli.progress import progress
 from airflow_delta.cli.reports import print_how_to_proceed, print_report
 from airflow_delta.cli.target import Target, table_options
 
@@ -15,6 +14,7 @@ __all__ = ["vacuum"]
 @subcommand(
     "vacuum",
     help="Delete files that no version within the retention needs. Only reports them without --yes.",
+    is_long=True,
 )
 @table_options()
 @click.option(
@@ -59,13 +59,12 @@ def vacuum(
     """
     at_most_one(lite=lite, inventory=inventory)
     at_most_one(yes=yes, dry_run=dry_run)
-    with progress("vacuum", is_shown=not as_json):
-        result = target.open().vacuum(
-            retention_hours=retention_hours,
-            mode="lite" if lite else "full",
-            inventory=inventory,
-            enforce_retention=not ignore_retention,
-            dry_run=not yes,
-        )
+    result = target.open().vacuum(
+        retention_hours=retention_hours,
+        mode="lite" if lite else "full",
+        inventory=inventory,
+        enforce_retention=not ignore_retention,
+        dry_run=not yes,
+    )
     print_report(target.uri, result.to_dict(), as_json=as_json, dry_run=not yes)
     print_how_to_proceed("deleted", yes=yes, dry_run=dry_run, as_json=as_json)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.progress import log_progress
 
 if TYPE_CHECKING:
     from airflow_delta.copies.marker import CopyMarker
@@ -55,7 +56,8 @@ class ExpiredCopies:
         deleted = []
         for uri, marker in expired:
             try:
-                reason = delete_copy(self._hook.table(uri), marker)
+                with log_progress(_LOG):
+                    reason = delete_copy(self._hook.table(uri), marker)
             except DeltaError as error:
                 reason = str(error)
             if reason is None:

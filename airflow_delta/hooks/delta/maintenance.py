@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from airflow_delta.hooks.delta.managed import ManagedCommitMethods
 from airflow_delta.hooks.lineage.collector import collects
+from airflow_delta.hooks.progress import logs_progress
 from airflow_delta.hooks.reports import timed_report
 
 __all__ = ["MaintenanceMethods"]
@@ -22,6 +23,7 @@ class MaintenanceMethods(ManagedCommitMethods):
     """Write checkpoints and log compactions, clean up the log, convert, optimize, vacuum."""
 
     @collects("input")
+    @logs_progress
     def checkpoint(
         self,
         table_uri: str,
@@ -73,6 +75,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         return measure_log(self._open(table_uri).storage, version=version) >= threshold
 
     @collects("input")
+    @logs_progress
     def compact_log(
         self,
         table_uri: str,
@@ -100,6 +103,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         return timed_report(table_uri, result.to_dict(), began=began)
 
     @collects("input")
+    @logs_progress
     def clean_up(
         self,
         table_uri: str,
@@ -135,6 +139,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
     @collects("output")
+    @logs_progress
     def convert(
         self,
         table_uri: str,
@@ -172,6 +177,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
     @collects("output")
+    @logs_progress
     def optimize(
         self,
         table_uri: str,
@@ -221,6 +227,7 @@ class MaintenanceMethods(ManagedCommitMethods):
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
     @collects("input")
+    @logs_progress
     def vacuum(
         self,
         table_uri: str,

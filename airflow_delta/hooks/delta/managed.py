@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta.access import TableAccess
 from airflow_delta.hooks.lineage.collector import collects
+from airflow_delta.hooks.progress import logs_progress
 from airflow_delta.hooks.reports import timed_report
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ class ManagedCommitMethods(TableAccess):
     """Backfill managed tables, and change the commit owner."""
 
     @collects("input")
+    @logs_progress
     def backfill(self, table_uri: str, *, version: int | None = None) -> dict[str, Any]:
         """Have the commit owner of a managed table backfill it.
 
@@ -32,6 +34,7 @@ class ManagedCommitMethods(TableAccess):
         result = self._open(table_uri).backfill(version)
         return timed_report(table_uri, result.to_dict(), began=began)
 
+    @logs_progress
     def backfill_missing(self, table_uri: str, version: int | None = None) -> None:
         """Make sure that a version is backfilled, for jobs that read only ``_delta_log``.
 
@@ -69,6 +72,7 @@ class ManagedCommitMethods(TableAccess):
         return self.commit_owner.url()
 
     @collects("output")
+    @logs_progress
     def convert_to_managed(
         self, table_uri: str, *, owner: str, conf: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
@@ -105,6 +109,7 @@ class ManagedCommitMethods(TableAccess):
         return {"table_uri": table_uri, **result.to_dict()}
 
     @collects("output")
+    @logs_progress
     def convert_to_file_system(
         self, table_uri: str, *, keep_in_commit_timestamps: bool = True
     ) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta.access import TableAccess
 from airflow_delta.hooks.lineage.collector import collects
+from airflow_delta.hooks.progress import logs_progress
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
@@ -41,6 +42,7 @@ class ReadMethods(TableAccess):
             return None
 
     @collects("input")
+    @logs_progress
     def pin(
         self,
         table_uri: str,

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_delta.hooks.delta.maintenance import MaintenanceMethods
 from airflow_delta.hooks.lineage.collector import collects
+from airflow_delta.hooks.progress import logs_progress
 from airflow_delta.hooks.reports import timed_report
 
 __all__ = ["RepairMethods"]
@@ -17,6 +18,7 @@ class RepairMethods(MaintenanceMethods):
     """Restore versions and drop features."""
 
     @collects("output")
+    @logs_progress
     def restore(
         self,
         table_uri: str,
@@ -64,6 +66,7 @@ class RepairMethods(MaintenanceMethods):
         return timed_report(table_uri, report, began=began, dry_run=dry_run)
 
     @collects("output")
+    @logs_progress
     def drop_feature(
         self,
         table_uri: str,
@@ -94,6 +97,7 @@ class RepairMethods(MaintenanceMethods):
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
     @collects("output")
+    @logs_progress
     def enable_row_tracking(self, table_uri: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Enable row tracking.
 
