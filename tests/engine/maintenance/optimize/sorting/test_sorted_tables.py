@@ -316,8 +316,8 @@ def test_files_for_other_clustering_columns_are_not_committed(
     table = grid_table(tmp_path / "t", cluster_by=["x", "y"])
     write = execution._Run.write
 
-    def writing(run: Any, bins: Any) -> Any:
-        done = write(run, bins)
+    def writing(run: Any, *arguments: Any) -> Any:
+        done = write(run, *arguments)
         DeltaTable(str(tmp_path / "t")).alter.cluster_by(["y"])
         return done
 
