@@ -1,4 +1,4 @@
-"""Shell completion, progress, and what the command imports."""
+"""Shell completion, and what the command imports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from airflow_delta.cli.completion import COMPLETE_VARIABLE
 from airflow_delta.cli.group import SUBCOMMANDS
 from airflow_delta.cli.main import main
-from airflow_delta.cli.progress import progress
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -61,22 +60,3 @@ def test_help_is_light() -> None:
         "assert not {'rich', 'pyarrow', 'numpy', 'airflow', 'sqlalchemy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-
-
-def test_progress_is_for_terminals(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with progress("work", total=3) as advance:
-        advance(1)
-    assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    with progress("work", is_shown=False) as advance:
-        advance(1)
-    assert capsys.readouterr() == ("", "")
-    with progress("[bold]work", total=3) as advance:
-        advance(3)
-    captured = capsys.readouterr()
-    assert "[bold]work" in captured.err
-    assert "3/3" in captured.err
-    assert captured.out == ""

@@ -194,8 +194,8 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     writing = rounds.SparkRounds.write
 
     def register(action: Callable[[], Any]) -> None:
-        def _write(self: Any, bins: Any) -> Any:
-            done = writing(self, bins)
+        def _write(self: Any, *arguments: Any) -> Any:
+            done = writing(self, *arguments)
             action()
             return done
 

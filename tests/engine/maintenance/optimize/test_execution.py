@@ -39,8 +39,8 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Meanwhile],
     write = execution._Run.write
 
     def register(action: Meanwhile) -> None:
-        def writing(run: Any, bins: Any) -> Any:
-            done = write(run, bins)
+        def writing(run: Any, *arguments: Any) -> Any:
+            done = write(run, *arguments)
             action(DeltaTable(run._snapshot.table))
             return done
 
