@@ -78,7 +78,7 @@ _DONE: dict[Step, str] = {
     "rewrite": "rewrote",
     "read commits": "read",
     "backfill": "backfilled",
-    "checkpoint": "wrote to the checkpoint",
+    "checkpoint": "checkpointed",
     "give row ids": "gave row ids to",
     "read rows": "read",
 }

@@ -82,7 +82,7 @@ LONG = {
     "vacuum": (["--yes"], "vacuum: deleted 1 of 1 files"),
     "optimize": ([], "optimize: rewrote "),
     "convert": ([], "convert: read the footers of 3 of 3 files"),
-    "checkpoint": ([], "checkpoint: wrote to the checkpoint "),
+    "checkpoint": ([], "checkpoint: checkpointed "),
     "doctor": ([], "doctor: listed "),
     "health": ([], "health: listed "),
     "restore": (["--version", "1"], "restore: looked up "),

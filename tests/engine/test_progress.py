@@ -247,28 +247,28 @@ OPERATIONS = {
         converted,
         lambda root: table_of(root).checkpoint(),
         lambda result: {
-            "checkpoint": f"wrote to the checkpoint {result.num_files} of {FILES} files"
+            "checkpoint": f"checkpointed {result.num_files} of {FILES} files"
         },
     ),
     "checkpoint, incremental": Operation(
         with_checkpoint,
         lambda root: table_of(root).checkpoint(),
         lambda result: {
-            "checkpoint": f"wrote to the checkpoint {result.num_files} of {FILES + 2} files"
+            "checkpoint": f"checkpointed {result.num_files} of {FILES + 2} files"
         },
     ),
     "checkpoint, v2": Operation(
         v2,
         lambda root: table_of(root).checkpoint(),
         lambda result: {
-            "checkpoint": f"wrote to the checkpoint {result.num_files} of {FILES} files"
+            "checkpoint": f"checkpointed {result.num_files} of {FILES} files"
         },
     ),
     "checkpoint, v2, incremental": Operation(
         with_v2_checkpoint,
         lambda root: table_of(root).checkpoint(),
         lambda result: {
-            "checkpoint": f"wrote to the checkpoint {result.num_files} of {FILES + 2} files"
+            "checkpoint": f"checkpointed {result.num_files} of {FILES + 2} files"
         },
     ),
     "compact log": Operation(
