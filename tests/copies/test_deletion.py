@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,7 +27,7 @@ from airflow_delta.copies.lease import CopyBeingDeletedError, CopyWatch
 from airflow_delta.copies.marker import MARKER, read_marker, write_marker
 from airflow_delta.copies.request import CopyRequest, mark_delta_copy
 from airflow_delta.copies.source import CopySource, copy_app_id
-from airflow_delta.engine import DeltaTable
+from airflow_delta.engine import DeltaTable, listen_to_progress
 from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.errors import DeltaError, StorageError
 from airflow_delta.engine.storage.local import LocalStorage
@@ -348,3 +349,14 @@ def test_a_run_whose_deletion_another_one_has_taken_over_stops(
     begun = read_list(storage)
     assert begun is not None
     assert begun.decided
+
+
+def test_a_deletion_reports_the_files_that_it_deletes(lake: Path) -> None:
+    place = delta_copy(lake, "old", expires=LONG_AGO)
+    heard: list[str] = []
+    with listen_to_progress(lambda report: heard.append(str(report))):
+        assert delete(place) is None
+    last = re.fullmatch(r"deleted (\d+) of (\d+) files", heard[-1])
+    assert last is not None
+    assert last[1] == last[2] != "0"
+    assert not place.exists()

@@ -37,6 +37,7 @@ from airflow_delta.engine.maintenance.row_tracking.execution import enable_row_t
 from airflow_delta.engine.maintenance.table_files import listing
 from airflow_delta.engine.maintenance.vacuum import execution as vacuum
 from airflow_delta.engine.progress import Reporter, report_progress
+from tests.engine.maintenance import test_rounded_statistics as rounded_statistics
 from tests.engine.maintenance.convert.parquet_folders import write_parquet
 from tests.watched_owner import WatchedOwner
 
@@ -159,6 +160,12 @@ def managed(root: Path) -> None:
     append(table, *(f"f{n}" for n in range(7)))
 
 
+def rounded(root: Path) -> None:
+    DeltaTable.create(str(root), rounded_statistics.SCHEMA)
+    values = [rounded_statistics.LOW, rounded_statistics.HIGH]
+    rounded_statistics.add(root, "rounded", values, rounded_statistics.rounded)
+
+
 OWNERS: dict[Path, WatchedOwner] = {}
 
 
@@ -246,30 +253,22 @@ OPERATIONS = {
     "checkpoint": Operation(
         converted,
         lambda root: table_of(root).checkpoint(),
-        lambda result: {
-            "checkpoint": f"checkpointed {result.num_files} of {FILES} files"
-        },
+        lambda result: {"checkpoint": f"checkpointed {result.num_files} of {FILES} files"},
     ),
     "checkpoint, incremental": Operation(
         with_checkpoint,
         lambda root: table_of(root).checkpoint(),
-        lambda result: {
-            "checkpoint": f"checkpointed {result.num_files} of {FILES + 2} files"
-        },
+        lambda result: {"checkpoint": f"checkpointed {result.num_files} of {FILES + 2} files"},
     ),
     "checkpoint, v2": Operation(
         v2,
         lambda root: table_of(root).checkpoint(),
-        lambda result: {
-            "checkpoint": f"checkpointed {result.num_files} of {FILES} files"
-        },
+        lambda result: {"checkpoint": f"checkpointed {result.num_files} of {FILES} files"},
     ),
     "checkpoint, v2, incremental": Operation(
         with_v2_checkpoint,
         lambda root: table_of(root).checkpoint(),
-        lambda result: {
-            "checkpoint": f"checkpointed {result.num_files} of {FILES + 2} files"
-        },
+        lambda result: {"checkpoint": f"checkpointed {result.num_files} of {FILES + 2} files"},
     ),
     "compact log": Operation(
         with_commits,
@@ -303,6 +302,11 @@ OPERATIONS = {
         lambda result: {
             "give row ids": f"gave row ids to {result.num_backfilled} of {FILES} files"
         },
+    ),
+    "repair statistics": Operation(
+        rounded,
+        lambda root: table_of(root).repair_statistics(),
+        lambda _: {"read footers": "read the footers of 1 of 1 files"},
     ),
     "backfill": Operation(
         managed,
