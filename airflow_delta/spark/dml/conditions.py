@@ -21,7 +21,7 @@ from airflow_delta.spark.reader.driver_tables import driver_frame
 from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
 from airflow_delta.spark.reader.generated_partitions import generated_partitions
 from airflow_delta.spark.reader.pruning import (
-    pruning_expression,
+    implied_expression,
     unmatched_expression,
 )
 
@@ -68,15 +68,15 @@ def choose_files(
         live = transaction.read_table().files()
         return ChosenFiles(live, live.slice(0, 0))
     schema = frame_schema(base.schema)
-    referenced = _referenced_columns(spark, schema, condition, target.table)
+    plan = _checked(spark, schema, condition, target.table)
     generated = generated_partitions(spark, base)
-    pruning = pruning_expression(spark, schema, condition, generated=generated)
+    pruning = implied_expression(spark, schema, plan, generated=generated)
     candidates = transaction.read_files(pruning)
-    if referenced <= {name.lower() for name in target.partition_by}:
+    if _referenced_columns(plan) <= {name.lower() for name in target.partition_by}:
         return ChosenFiles(
             _of_partitions(spark, target, candidates, condition), candidates.slice(0, 0)
         )
-    unmatched = unmatched_expression(spark, schema, condition)
+    unmatched = unmatched_expression(spark, schema, plan)
     if unmatched is None:
         return ChosenFiles(candidates.slice(0, 0), candidates)
     others = base.files(columns=["path"], predicate=unmatched)["path"]
@@ -96,7 +96,7 @@ def check_condition(spark: SparkSession, target: WriteTarget, condition: Column 
         InvalidArgumentError: see `choose_files`.
     """
     assert target.base is not None
-    _referenced_columns(spark, frame_schema(target.base.schema), condition, target.table)
+    _checked(spark, frame_schema(target.base.schema), condition, target.table)
 
 
 def predicate_text(spark: SparkSession, table: DeltaTable, condition: Column | str) -> str:
@@ -133,14 +133,18 @@ def _analyzed(
         ) from error
 
 
-def _referenced_columns(
+def _checked(
     spark: SparkSession, schema: T.StructType, condition: Column | str, table: str
-) -> set[str]:
-    """The names of the columns in a condition, in lower case, after a check of the condition."""
+) -> Tree:
+    """Resolve a condition, and check it; the plan is a ``Filter`` of an empty relation with the columns."""
     nothing = spark.createDataFrame([], schema)
     what = f"the condition {condition_text(condition)}"
-    found = check_repeatable(nothing, condition, what, "the table", table=table)
-    references = found.references().toSeq()
+    return check_repeatable(nothing, condition, what, "the table", table=table)
+
+
+def _referenced_columns(plan: Tree) -> set[str]:
+    """The names of the columns in the condition of a plan, in lower case."""
+    references = plan.condition().references().toSeq()
     return {str(references.apply(i).name()).lower() for i in range(references.size())}
 
 

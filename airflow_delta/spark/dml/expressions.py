@@ -59,7 +59,7 @@ def check_repeatable(
         table: the table's location, for errors.
 
     Returns:
-        The condition as Spark resolved it.
+        Spark's plan, a ``Filter`` of these rows with the resolved condition.
 
     Raises:
         InvalidArgumentError: Spark can't resolve it, it isn't the same for a row each time, or it has a
@@ -69,14 +69,13 @@ def check_repeatable(
         plan = rows.where(condition_column(condition))._jdf.queryExecution().analyzed()  # noqa: SLF001
     except AnalysisException as error:
         raise _unresolved(what, of, error, table) from error
-    found = plan.condition()
-    if not is_repeatable(found, rows.sparkSession):
+    if not is_repeatable(plan.condition(), rows.sparkSession):
         raise InvalidArgumentError(
             f"{what} has a subquery, or isn't the same for a row each time it is evaluated: use columns "
             "and constants",
             table=table,
         )
-    return found
+    return plan
 
 
 def check_values(rows: DataFrame, values: Mapping[str, Column], of: str, *, table: str) -> None:

@@ -132,11 +132,13 @@ def guarded(
     Returns:
         The condition; None if it can stay as it is.
     """
+    has_vectors = files["deletionVector"].null_count < files.num_rows
+    if not has_vectors and not partition_by:
+        return None
     spark = rows.sparkSession
     names = output_names(rows._jdf.queryExecution().analyzed())  # noqa: SLF001
     partitions = {number for number, name in names.items() if name in set(partition_by)}
     own = [referenced(part) & names.keys() for part in parts]
-    has_vectors = files["deletionVector"].null_count < files.num_rows
     if not has_vectors and not any(columns & partitions for columns in own):
         return None
     fails = _can_fail(scope, parts)

@@ -46,7 +46,7 @@ from airflow_delta.spark.reader.translation import Expression, Translation
 if TYPE_CHECKING:
     from airflow_delta.spark.reader.generated_partitions import GeneratedPartitions
 
-__all__ = ["pruning_expression", "translated", "unmatched_expression"]
+__all__ = ["implied_expression", "pruning_expression", "translated", "unmatched_expression"]
 
 
 def pruning_expression(
@@ -75,7 +75,26 @@ def pruning_expression(
         AnalysisException: Spark can't resolve the condition with these columns.
     """
     nameable = schema if others is None else T.StructType([*schema.fields, *others.fields])
-    plan = analyzed_condition(spark, nameable, condition)
+    return implied_expression(
+        spark, schema, analyzed_condition(spark, nameable, condition), generated=generated
+    )
+
+
+def implied_expression(
+    spark: SparkSession,
+    schema: T.StructType,
+    plan: Tree,
+    *,
+    generated: GeneratedPartitions | None = None,
+) -> Expression | None:
+    """Like `pruning_expression`, of a condition that Spark has resolved.
+
+    Args:
+        spark: the session.
+        schema: see `pruning_expression`.
+        plan: the plan of `analyzed_condition`, which has the columns of the schema first.
+        generated: see `pruning_expression`.
+    """
     if kind(plan) != "Filter":
         return None
     kept = [part for part in conjuncts(plan.condition()) if is_fixed(part, spark)]
@@ -86,7 +105,7 @@ def pruning_expression(
 
 
 def unmatched_expression(
-    spark: SparkSession, schema: T.StructType, condition: Column | str
+    spark: SparkSession, schema: T.StructType, plan: Tree
 ) -> Expression | None:
     """Translate the contrary of a condition: that it is false or null.
 
@@ -95,16 +114,12 @@ def unmatched_expression(
     Args:
         spark: the session.
         schema: see `pruning_expression`.
-        condition: a condition as for `DataFrame.where`.
+        plan: the plan of `analyzed_condition` for the condition and these columns.
 
     Returns:
         An expression that is true for every row for which the condition isn't, and maybe for others; None
         if nothing could be translated.
-
-    Raises:
-        AnalysisException: Spark can't resolve the condition with these columns.
     """
-    plan = analyzed_condition(spark, schema, condition)
     if kind(plan) != "Filter":
         return None
     return translated(spark, plan.child(), _contrary(spark, plan.condition()), schema)

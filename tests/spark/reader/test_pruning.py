@@ -16,6 +16,7 @@ from pyspark.sql import types as T  # noqa: N812
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.spark import read_snapshot
+from airflow_delta.spark.reader.catalyst import analyzed_condition
 from airflow_delta.spark.reader.columns import spark_schema
 from airflow_delta.spark.reader.pruning import pruning_expression, unmatched_expression
 from tests.spark.conftest import SETTINGS
@@ -189,7 +190,9 @@ def test_the_files_of_which_all_rows_match(spark: SparkSession, table: str) -> N
     schema = spark_schema(nullable(snapshot.schema))
     counts = {}
     for index, condition in enumerate(conditions):
-        expression = unmatched_expression(spark, schema, condition)
+        expression = unmatched_expression(
+            spark, schema, analyzed_condition(spark, schema, condition)
+        )
         stats = snapshot.files(columns=["stats"], predicate=expression)["stats"].to_pylist()
         whole = {*range(FILES)} - {json.loads(text)["minValues"]["id"] // 10 for text in stats}
         counts[condition] = len(whole)
