@@ -346,7 +346,7 @@ class RowChangeResult(TypedDict):
 
 
 class CompactionReport(TypedDict):
-    """The report of the compaction after a write; see `airflow_delta.spark.writer.auto_compaction`."""
+    """The report of the compaction after a write; see `airflow_delta.spark.ingest.auto_compaction`."""
 
     version: int | None
     num_removed_files: int

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from airflow_delta.spark.dml.merge.merge import MergeBuilder, merge
     from airflow_delta.spark.dml.merge.result import MergeResult
     from airflow_delta.spark.dml.update import UpdateResult, update
+    from airflow_delta.spark.ingest.write import WriteResult, write
     from airflow_delta.spark.optimizer.optimize import optimize
     from airflow_delta.spark.profile.profiling import profile_snapshot
     from airflow_delta.spark.reader.read import read_snapshot
-    from airflow_delta.spark.writer.write import WriteResult, write
 
 __all__ = [
     "DeleteResult",
@@ -56,7 +56,7 @@ _HOMES = {
     "MergeBuilder": "dml.merge.merge",
     "MergeResult": "dml.merge.result",
     "UpdateResult": "dml.update",
-    "WriteResult": "writer.write",
+    "WriteResult": "ingest.write",
     "add_constraint": "alterations.row_rules",
     "delete": "dml.delete",
     "enable_iceberg_compat": "alterations.iceberg",
@@ -67,7 +67,7 @@ _HOMES = {
     "read_snapshot": "reader.read",
     "set_not_null": "alterations.row_rules",
     "update": "dml.update",
-    "write": "writer.write",
+    "write": "ingest.write",
 }
 
 

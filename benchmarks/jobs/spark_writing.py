@@ -245,7 +245,7 @@ def _delta(uri: str) -> _Given:
     return delta_session(memory=_MEMORY), uri
 
 
-_MODULES = ("pyspark.sql", "airflow_delta.spark.writer.write", "airflow_delta.spark.reader.read")
+_MODULES = ("pyspark.sql", "airflow_delta.spark.ingest.write", "airflow_delta.spark.reader.read")
 
 
 def _job(

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.maintenance.optimize.sorting import writer
+from airflow_delta.engine.maintenance.optimize import sorted_writer
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
 from tests.row_tables import bag
 
@@ -120,7 +120,7 @@ def test_queries_read_as_few_files_as_in_the_layout_of_delta_spark(
     sql(f"OPTIMIZE {name_of(roots[1])} {z_order}", settings=most)
     num_files, _ = bounds_of(roots[1])
     assert num_files > 0.8 * FILES
-    monkeypatch.setattr(writer, "count_files", lambda *_: num_files)
+    monkeypatch.setattr(sorted_writer, "count_files", lambda *_: num_files)
     DeltaTable(str(roots[0])).optimize(z_order_by=() if is_clustered else columns)
     assert bounds_of(roots[0])[0] == num_files
     rows = pq.read_table(source)

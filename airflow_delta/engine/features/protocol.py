@@ -4,8 +4,7 @@ Reading is lenient, as in the reference implementations: it ignores a contradict
 about how to read the table. Writing is strict, because a writer that guesses may damage the table for
 everyone.
 
-``negotiation/protocol_lists.py`` interprets versions and feature lists. This module exports its common
-names too.
+`protocol_lists` interprets versions and feature lists. This module exports its common names too.
 
 PROTOCOL.md, "Protocol Evolution", "Table Features", "Reader Version Requirements" and "Writer Version
 Requirements".
@@ -21,7 +20,7 @@ from typing import Any
 from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.features.feature import Feature, Support
 from airflow_delta.engine.features.managed_commits import commit_owner
-from airflow_delta.engine.features.negotiation.protocol_lists import (
+from airflow_delta.engine.features.protocol_lists import (
     FEATURES_READER_VERSION,
     FEATURES_WRITER_VERSION,
     check_lists,

@@ -22,9 +22,9 @@ from airflow_delta.engine.data_files.scan import Scan
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.scan.predicates.reading import PredicateLike, as_expression
-from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from airflow_delta.engine.snapshot.snapshot import Snapshot
     from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["scan_snapshot", "table_layout"]

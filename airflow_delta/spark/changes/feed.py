@@ -54,13 +54,13 @@ from airflow_delta.engine.errors import CommitConflictError, ObjectExistsError, 
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import VOID
 from airflow_delta.spark.changes.read import CHANGE_COLUMNS, read_changes
+from airflow_delta.spark.ingest.write import write_table
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.reader.data_files import write_data_files
 from airflow_delta.spark.reader.read import read_snapshot
 from airflow_delta.spark.runtime.hadoop_directories import HadoopDirectories
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.request import WriteRequest
-from airflow_delta.spark.writer.write import write_table
 
 if TYPE_CHECKING:
     from airflow_delta.engine import Snapshot

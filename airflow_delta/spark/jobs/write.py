@@ -65,8 +65,8 @@ def write(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> 
     table_uri = given.pop("table_uri")
 
     # Only after the parameters are checked, because importing PySpark takes time.
+    from airflow_delta.spark.ingest import write as writer
     from airflow_delta.spark.sources import load_rows
-    from airflow_delta.spark.writer import write as writer
 
     with job_session(storage_options, table_uri, *source_locations(source)) as spark:
         rows = load_rows(spark, source, storage_options=storage_options)

@@ -1,1 +1,1 @@
-"""Write a DataFrame to a table, with row checks, partition values and statistics."""
+"""Write rows to new files of a table, with row checks, partition values and statistics."""

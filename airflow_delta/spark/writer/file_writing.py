@@ -102,8 +102,8 @@ def write_aligned(
         target: the table.
         files: gets the files.
         more_rules: rules that the rows must keep beside those of the table.
-        optimize_write: see `airflow_delta.spark.writer.write.write`.
-        target_file_size: see `airflow_delta.spark.writer.write.write`.
+        optimize_write: see `airflow_delta.spark.ingest.write.write`.
+        target_file_size: see `airflow_delta.spark.ingest.write.write`.
         directory: a new directory of ``files``; None for its first one.
 
     Raises:

@@ -30,7 +30,7 @@ PARTITION_OVERWRITES = ("static", "dynamic")
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A write to be made; the attributes are the arguments of `airflow_delta.spark.writer.write.write`.
+    """A write to be made; the attributes are the arguments of `airflow_delta.spark.ingest.write.write`.
 
     Attributes:
         transactions: the transaction identifiers that the commit sets, by application id.

@@ -16,8 +16,8 @@ from airflow_delta.engine.features.dropping import (
     without_recorded_types,
 )
 from airflow_delta.engine.features.feature import Drop
-from airflow_delta.engine.features.negotiation.protocol_lists import legacy_features
 from airflow_delta.engine.features.negotiation.upgrade import check_no_shrinking
+from airflow_delta.engine.features.protocol_lists import legacy_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from tests.log_builder import metadata

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from airflow_delta.engine.errors import DeltaError, InvalidTableError, UnsupportedFeatureError
-from airflow_delta.engine.features.negotiation.protocol_lists import legacy_features
 from airflow_delta.engine.features.protocol import (
     Operation,
     check_readable,
@@ -13,6 +12,7 @@ from airflow_delta.engine.features.protocol import (
     describe_features,
     supported_features,
 )
+from airflow_delta.engine.features.protocol_lists import legacy_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.schema import BYTE, INTEGER, StructField, StructType

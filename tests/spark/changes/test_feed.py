@@ -19,7 +19,7 @@ from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.spark import read_changes, write
 from airflow_delta.spark.changes import feed as changes_feed
 from airflow_delta.spark.changes.feed import append_changes
-from airflow_delta.spark.writer.write import write_table
+from airflow_delta.spark.ingest.write import write_table
 from tests.deep import deep_but_for
 from tests.spark.conftest import bag, rows_of
 

@@ -17,7 +17,7 @@ from airflow_delta.spark.rewrite import files as rewritten_files
 from airflow_delta.spark.writer import file_writing
 from tests.deep import deep_but_for
 from tests.spark.dml.tables import all_files, rows_in, stored_bytes
-from tests.spark.writer.test_interrupted import StoppedError, stopping
+from tests.spark.ingest.test_interrupted import StoppedError, stopping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,13 +20,13 @@ from airflow_delta.spark.dml.delete import DeleteResult
 from airflow_delta.spark.dml.merge import merge as merging
 from airflow_delta.spark.dml.merge.result import MergeResult
 from airflow_delta.spark.dml.update import UpdateResult
+from airflow_delta.spark.ingest import write as writer
+from airflow_delta.spark.ingest.auto_compaction import AutoCompaction
+from airflow_delta.spark.ingest.write import WriteResult
 from airflow_delta.spark.jobs import delete as delete_job
 from airflow_delta.spark.jobs import merge as merge_job
 from airflow_delta.spark.jobs import update as update_job
 from airflow_delta.spark.jobs import write as write_job
-from airflow_delta.spark.writer import write as writer
-from airflow_delta.spark.writer.auto_compaction import AutoCompaction
-from airflow_delta.spark.writer.write import WriteResult
 
 SOURCE = {"uri": "s3://landing/x", "format": "csv"}
 WRITE = {"table_uri": "s3://lake/t", "source": SOURCE}

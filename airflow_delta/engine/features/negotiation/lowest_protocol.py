@@ -23,7 +23,7 @@ PROTOCOL.md, "Table Features for New and Existing Tables", "Supported Features".
 from __future__ import annotations
 
 from airflow_delta.engine.features.feature import Kind
-from airflow_delta.engine.features.negotiation.protocol_lists import (
+from airflow_delta.engine.features.protocol_lists import (
     FEATURES_READER_VERSION,
     FEATURES_WRITER_VERSION,
     legacy_features,

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.maintenance.optimize.bin_writer import BinWriter
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
+from airflow_delta.engine.maintenance.optimize.sorted_writer import SortedWriter
 from airflow_delta.engine.maintenance.optimize.sorting.order import SortOrder
-from airflow_delta.engine.maintenance.optimize.sorting.writer import SortedWriter
 from airflow_delta.engine.maintenance.optimize.source_files import live_bytes
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.progress import Reporter

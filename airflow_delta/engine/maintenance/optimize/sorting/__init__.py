@@ -6,7 +6,9 @@
 * `curves`: one number for the ranks of several columns: Z-order and Hilbert curve;
 * `keys`: the sort key of each row, by a sample of all rows;
 * `buckets`: rows by ranges of keys, in memory or in temporary files;
-* `writer`: the new files of bins.
+* `external_sort`: the sorted rows of a bin.
+
+`airflow_delta.engine.maintenance.optimize.sorted_writer` writes them to files.
 
 PROTOCOL.md, "Clustered Table"; Z-order isn't part of the protocol.
 """

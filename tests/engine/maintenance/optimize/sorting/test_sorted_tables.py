@@ -18,8 +18,8 @@ import pytest
 from airflow_delta.engine import LONG, STRING, AddFile, DeltaTable, StructField, StructType
 from airflow_delta.engine.data_files import scan
 from airflow_delta.engine.errors import DataFileError, MetadataChangedError, StorageError
-from airflow_delta.engine.maintenance.optimize import execution, rounds
-from airflow_delta.engine.maintenance.optimize.sorting import buckets, external_sort, keys, writer
+from airflow_delta.engine.maintenance.optimize import execution, rounds, sorted_writer
+from airflow_delta.engine.maintenance.optimize.sorting import buckets, external_sort, keys
 from airflow_delta.engine.transaction.file_rows import add_actions
 from tests.deep import deep_but_for
 from tests.engine.maintenance.optimize.files_of_rows import (
@@ -175,7 +175,7 @@ def test_files_hold_squares(
 ) -> None:
     spill(bucket_bytes=1 << 12, most_open=most_open)
     table = grid_table(tmp_path / "t", cluster_by=["x", "y"] if is_clustered else [])
-    monkeypatch.setattr(writer, "count_files", lambda *_: 16)
+    monkeypatch.setattr(sorted_writer, "count_files", lambda *_: 16)
     done = table.optimize(**({} if is_clustered else {"z_order_by": ["x", "y"]}))
     assert done.num_added == 16
     # Each has 256 of 4,096 points: a square of 16 by 16, or a little more where ranges don't fit it.
@@ -190,7 +190,7 @@ def test_rows_with_equal_values_are_divided_too(
     spill()
     table = grid_table(tmp_path / "t")
     monkeypatch.setattr(keys, "SAMPLE_ROWS", 500)
-    monkeypatch.setattr(writer, "count_files", lambda *_: 8)
+    monkeypatch.setattr(sorted_writer, "count_files", lambda *_: 8)
     monkeypatch.setattr(
         "airflow_delta.engine.maintenance.optimize.sorting.keys.make_ranks",
         lambda *_, **__: lambda values: np.zeros(len(values), np.int64),
@@ -282,7 +282,7 @@ def test_files_with_other_rows_than_counted_are_named(
 ) -> None:
     table = grid_table(tmp_path / "t")
     before = data_files(tmp_path / "t")
-    monkeypatch.setattr(writer, "count_rows", lambda *_: 4097)
+    monkeypatch.setattr(sorted_writer, "count_rows", lambda *_: 4097)
     if not rows_read:
         monkeypatch.setattr(scan.Scan, "__iter__", lambda _: iter(()))
     with pytest.raises(DataFileError, match=f"have {rows_read} rows .* and 4097 by their footers"):

@@ -1,13 +1,13 @@
 """`write`: commit the rows of a DataFrame to a table.
 
-1. Check the arguments, and begin a transaction (`target`). A table that needs unsupported writer features
-   is refused.
-2. Give the rows the columns of the table (`alignment`), make identities, and add the table's rules as
-   checks (`airflow_delta.spark.rules`).
-3. Spark writes the rows as Parquet files into a new directory below the table's root (`layout`). The
-   checks run in the same pass.
-4. Compute the statistics of each file from its footer (`statistics`), and find what the files replace
-   (`replacement`).
+1. Check the arguments, and begin a transaction (`writer.target`). A table that needs unsupported writer
+   features is refused.
+2. Give the rows the columns of the table (`writer.alignment`), make identities, and add the table's rules
+   as checks (`airflow_delta.spark.rules`).
+3. Spark writes the rows as Parquet files into a new directory below the table's root (`writer.layout`).
+   The checks run in the same pass.
+4. Compute the statistics of each file from its footer (`writer.file_writing`), and find what the files
+   replace (`replacement`).
 5. One commit adds and removes the files, with the transaction identifier if there is one. It also creates
    a new table.
 6. If the table asks for it, small files are compacted, in another commit (`auto_compaction`).
@@ -33,10 +33,10 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.spark.dml.conditions import predicate_text
-from airflow_delta.spark.writer.auto_compaction import AutoCompaction, compact_after_write
+from airflow_delta.spark.ingest.auto_compaction import AutoCompaction, compact_after_write
+from airflow_delta.spark.ingest.replacement import check_replacement, stage_replacement
 from airflow_delta.spark.writer.file_writing import write_new_files
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
-from airflow_delta.spark.writer.replacement import check_replacement, stage_replacement
 from airflow_delta.spark.writer.request import WriteRequest, check_request
 from airflow_delta.spark.writer.target import WriteTarget, existing_target, new_target
 

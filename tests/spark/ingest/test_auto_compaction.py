@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.spark import write
-from airflow_delta.spark.writer.auto_compaction import AutoCompaction, compact_after_write
+from airflow_delta.spark.ingest.auto_compaction import AutoCompaction, compact_after_write
 from tests.engine.maintenance.convert.parquet_folders import write_parquet
 
 COMPACT = {"delta.autoOptimize.autoCompact": "true"}
