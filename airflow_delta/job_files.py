@@ -5,7 +5,8 @@
 * **The result** is a JSON object. For a failed job it is ``{"error": {"type": <class>, "message":
   <text>}}``, and the exit code isn't 0.
 * **Secrets** are in neither. The storage options, which may contain secrets, are JSON in the
-  environment variable `STORAGE_OPTIONS_VARIABLE`.
+  environment variable `STORAGE_OPTIONS_VARIABLE`. In deploy mode ``cluster`` a file has the variables; see
+  `SECRETS_FILE`.
 
 Invalid parameters raise an `InvalidArgumentError`, so that the submitting task knows that a retry won't
 help.
@@ -27,7 +28,10 @@ from airflow_delta.engine.errors import InvalidArgumentError
 
 __all__ = [
     "FOLDER_VARIABLE",
+    "PARAMETERS_FILE",
+    "RESULT_FILE",
     "RESULT_PATH",
+    "SECRETS_FILE",
     "STORAGE_OPTIONS_VARIABLE",
     "SparkStartError",
     "change_report",
@@ -49,6 +53,18 @@ The submitting task deletes it, even after the driver was killed.
 
 RESULT_PATH = "result_path"
 """The parameter that names the file for the result."""
+
+PARAMETERS_FILE = "airflow-delta-parameters.json"
+"""In deploy mode ``cluster`` the name of the parameters in the driver's working directory."""
+
+SECRETS_FILE = "airflow-delta-environment.json"
+"""In deploy mode ``cluster`` the name of a file with environment variables: a JSON object of strings.
+
+It replaces the environment of the submission, which the driver doesn't inherit.
+"""
+
+RESULT_FILE = "airflow-delta-result.json"
+"""In deploy mode ``cluster`` the name of the result in the driver's working directory."""
 
 
 class SparkStartError(RuntimeError):

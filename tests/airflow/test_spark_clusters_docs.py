@@ -29,6 +29,7 @@ def blocks(language: str) -> list[str]:
     [
         (0, {"master": "spark://master:7077", "queue": None, "namespace": None}),
         (1, {"master": "yarn", "queue": "etl", "namespace": None}),
+        (3, {"master": "yarn", "queue": "etl", "deploy_mode": "cluster"}),
         (
             2,
             {
@@ -38,7 +39,7 @@ def blocks(language: str) -> list[str]:
             },
         ),
     ],
-    ids=["standalone", "YARN", "Kubernetes"],
+    ids=["standalone", "YARN", "YARN, deploy mode cluster", "Kubernetes"],
 )
 def test_a_connection(number: int, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.providers.apache.spark.hooks import spark_submit
@@ -52,7 +53,7 @@ def test_a_connection(number: int, told: dict[str, Any], monkeypatch: pytest.Mon
 
 
 def test_every_connection_is_looked_at() -> None:
-    assert len(blocks("json")) == 3
+    assert len(blocks("json")) == 4
 
 
 @pytest.mark.parametrize("code", blocks("python"))

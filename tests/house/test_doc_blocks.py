@@ -98,7 +98,7 @@ BLOCKS: dict[str, dict[str, list[tuple[int, str]]]] = {
     "docs/how-to/shared-files.md": {"python": [(ALL, RUN)], "text": [(1, OUTPUT)]},
     "docs/how-to/spark-clusters.md": {
         "python": [(ALL, CLUSTERS)],
-        "json": [(3, CLUSTERS)],
+        "json": [(4, CLUSTERS)],
         "bash": [(2, CLUSTERS)],
         "dockerfile": [(1, CLUSTERS)],
         "properties": [(1, SETTINGS)],

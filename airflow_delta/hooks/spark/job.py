@@ -3,18 +3,21 @@
 `SparkSubmitHook`, from the extra ``spark``, starts the job without a shell. This module adds
 
 * parameters and result as JSON files in a private directory (`airflow_delta.hooks.job_folder`);
-* secrets in the environment, never in the argument list, which every user of the machine can see;
+* secrets in the environment or in files, never in the argument list, which every user of the machine can
+  see;
 * checks that the connection exists and that the master answers (`master`);
 * a log of warnings and errors only, unless the user has configured log4j2;
-* a process group, so that killing a task also kills the driver;
+* a process group, so that killing a task also kills the driver, and an end of the application of a driver
+  on the cluster;
 * the error of a failed job as the error of the task (`airflow_delta.hooks.failures`);
 * the package as a zip file for executors (docs/how-to/spark-clusters.md has their other requirements);
-* this Python for the driver, even if executors have another one.
+* this Python for the driver beside the worker, even if executors have another one.
 
 A retry doesn't repeat committed work, because the commits of jobs contain the identity of the task.
 
-The driver runs beside the worker (deploy mode ``client``). Masters ``k8s://`` need Airflow's provider for
-Kubernetes.
+The driver runs beside the worker (deploy mode ``client``, `airflow_delta.hooks.spark.driver`), or on YARN
+in a container (``cluster``, `airflow_delta.hooks.spark.yarn_driver`). Masters ``k8s://`` need Airflow's
+provider for Kubernetes.
 """
 
 from __future__ import annotations
@@ -34,9 +37,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.failures import TableFailure, is_permanent_kind
 from airflow_delta.hooks.job_folder import JobFolder, job_folder
+from airflow_delta.hooks.spark.driver import Driver, LocalDriver
 from airflow_delta.hooks.spark.install import REMEDY, check_spark_installed
 from airflow_delta.hooks.spark.master import check_master
 from airflow_delta.hooks.spark.parent_job import with_parent_job
+from airflow_delta.hooks.spark.yarn_driver import (
+    YarnDriver,
+    check_cluster_mode,
+    cluster_properties,
+)
 from airflow_delta.version_compat import (
     AirflowException,
     AirflowNotFoundException,
@@ -62,12 +71,18 @@ _SHIPPED = (
     "spark",
 )
 _PY_FILES = "spark.submit.pyFiles"
+_DEPLOY_MODE = "spark.submit.deployMode"
 _PYTHON = "spark.pyspark.python"
 _DRIVER_PYTHON = "spark.pyspark.driver.python"
 # The waits after SIGTERM and after SIGKILL. Together they are shorter than the five seconds after
 # which Airflow's supervisor kills the task itself.
 _KILL_GRACE_SECONDS = 3.0
 _KILL_WAIT_SECONDS = 1.0
+# The same if the driver is on the cluster: spark-submit has nothing to end, but the application has to be.
+_CLIENT_GRACE_SECONDS = 0.5
+_APPLICATION_WAIT_SECONDS = 2.5
+# After a timeout nobody kills the task; a killed application needs no longer.
+_END_SECONDS = 60.0
 # The exit codes of a spark-submit that was killed, and of one whose driver was killed.
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
@@ -83,12 +98,14 @@ class SparkJobHook(BaseHook):
 
     :param spark_conn_id: the Spark connection, with the master in its host; must exist.
     :param conf: Spark properties of this submission. The files in ``spark.submit.pyFiles`` are added to
-        the package; all other properties are passed to Spark.
+        the package, ``spark.submit.deployMode`` has precedence over the connection's; all other properties
+        are passed to Spark.
     :param name: the application's name in Spark's user interface.
     :raises AirflowNotFoundException: the connection doesn't exist or can't be parsed.
-    :raises AirflowException: the connection names no master, one of Kubernetes without the provider
-        for it, or deploy mode ``cluster``.
-    :raises TableFailure: the packages of the extra ``spark`` aren't installed.
+    :raises AirflowException: the connection names no master, or one of Kubernetes without the provider
+        for it.
+    :raises TableFailure: the packages of the extra ``spark`` aren't installed, or the deploy mode is
+        ``cluster`` and the master isn't ``yarn``.
     """
 
     def __init__(
@@ -106,20 +123,22 @@ class SparkJobHook(BaseHook):
         properties = with_parent_job(conf or {})
         # The package is an argument of spark-submit, which has precedence over the property.
         self._more_py_files = properties.pop(_PY_FILES, "")
-        if _PYTHON in properties:
-            # Spark uses it for the driver as well, but it may be a path in an archive of executors.
-            driver = os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable)
-            properties.setdefault(_DRIVER_PYTHON, driver)
+        deploy_mode = properties.pop(_DEPLOY_MODE, None)
         self._connection_id = spark_conn_id
         self._kills = False
+        self._driver: Driver | None = None
         self._submission: SparkSubmission = SparkSubmission(
-            conf=properties, conn_id=spark_conn_id, name=name
+            conf=properties, conn_id=spark_conn_id, name=name, deploy_mode=deploy_mode
         )
-        if self._submission.deploy_mode == "cluster":
-            raise AirflowException(
-                f"connection {spark_conn_id!r} has deploy mode 'cluster', in which a job can't "
-                "return its result to the worker; use deploy mode 'client'"
-            )
+        self._is_cluster_mode = self._submission.deploy_mode == "cluster"
+        if self._is_cluster_mode:
+            check_cluster_mode(self.master, connection_id=spark_conn_id)
+            properties = cluster_properties(properties)
+        elif _PYTHON in properties:
+            # Spark uses it for the driver as well, but it may be a path in an archive of executors.
+            python = os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable)
+            properties.setdefault(_DRIVER_PYTHON, python)
+        self._properties = properties
 
     @property
     def master(self) -> str:
@@ -138,55 +157,77 @@ class SparkJobHook(BaseHook):
 
         :param job: the module's name in ``airflow_delta.spark.jobs``.
         :param parameters: the JSON parameters of the job; never secrets.
-        :param storage_options: options of the tables' store, passed in the environment.
+        :param storage_options: options of the tables' store, passed as secrets.
         :param commit_owner_url: the database of the SQL commit owner, for a job that commits to a
-            managed table, passed in the environment. None: the environment isn't changed.
+            managed table, passed as a secret. None: nothing is passed.
         :returns: the result of the job.
-        :raises TableFailure: the job failed with a permanent error.
+        :raises TableFailure: the job failed with a permanent error; or there is no spark-submit.
         :raises AirflowException: the master doesn't answer; the job failed (the message begins with the
             job's error, if it left one, and ends with its last output); it was killed, for example because
             memory ran out; or it succeeded without a result.
         """
         check_master(self.master, connection_id=self._connection_id)
+        self._check_binary(self._environment()["PATH"])
         with job_folder() as folder:
-            result = folder.path / "result.json"
-            arguments = folder.path / "parameters.json"
             secrets = _secret_variables(storage_options, commit_owner_url)
-            arguments.write_text(json.dumps({**parameters, "result_path": str(result)}))
-            package = str(_zip_package(folder.path / "airflow_delta.zip"))
-            py_files = [package, self._more_py_files] if self._more_py_files else [package]
+            driver = self._driver = self._new_driver(job, folder, parameters, secrets)
             try:
-                self._submit_to_the_end(job, folder, arguments, py_files, secrets)
-            except AirflowException as error:
-                raise self._with_the_jobs_error(error, result) from error
-            if not result.exists():
-                raise AirflowException(f"the Spark job {job!r} succeeded but left no result")
-            report: dict[str, Any] = json.loads(result.read_text())
-            return report
+                package = str(_zip_package(folder.path / "airflow_delta.zip"))
+                py_files = [package, self._more_py_files] if self._more_py_files else [package]
+                try:
+                    self._submit_to_the_end(driver, folder, py_files)
+                except AirflowException as error:
+                    raise self._with_the_jobs_error(error, driver) from error
+                report = driver.result()
+                if report is None:
+                    lines = [
+                        f"the Spark job {job!r} succeeded but left no result",
+                        driver.description(),
+                    ]
+                    raise AirflowException("\n".join(filter(None, lines)))
+                return report
+            finally:
+                self._driver = None
 
     def on_kill(self) -> None:
         """Kill the job with everything it started."""
         self._kills = True
         self._kill_group()
-        self._submission.on_kill()
+        if self._is_cluster_mode:
+            # Not by SparkSubmitHook, which needs Hadoop's command `yarn` on the PATH.
+            if self._driver is not None:
+                self._driver.end(_APPLICATION_WAIT_SECONDS)
+        else:
+            self._submission.on_kill()
 
-    def _submit_to_the_end(
+    def _new_driver(
         self,
         job: str,
         folder: JobFolder,
-        arguments: Path,
-        py_files: Sequence[str],
+        parameters: Mapping[str, Any],
         secrets: Mapping[str, str],
-    ) -> None:
-        from airflow_delta.job_files import FOLDER_VARIABLE
+    ) -> Driver:
+        if not self._is_cluster_mode:
+            return LocalDriver(job, folder, parameters, secrets)
+        return YarnDriver(
+            job,
+            folder,
+            parameters,
+            secrets,
+            properties=self._properties,
+            command=self._submission.local_command,
+            base_environment=self._environment(),
+        )
 
-        application = _PACKAGE / "spark" / "jobs" / f"{job}.py"
-        environment = self._environment({**secrets, FOLDER_VARIABLE: str(folder.path)})
-        self._check_binary(environment["PATH"])
+    def _submit_to_the_end(
+        self, driver: Driver, folder: JobFolder, py_files: Sequence[str]
+    ) -> None:
+        environment = driver.environment(self._environment())
         try:
             self._submission.submit_program(
-                application,
-                str(arguments),
+                driver.program,
+                driver.arguments,
+                properties={**self._properties, **driver.properties},
                 py_files=py_files,
                 environment=environment,
                 # The job inherits the lock of the folder, in case this process is killed.
@@ -195,6 +236,7 @@ class SparkJobHook(BaseHook):
         except BaseException:
             # For example a timeout of the task: the job must not go on running.
             self._kill_group()
+            driver.end(_END_SECONDS)
             raise
         finally:
             # From now on the operating system may reuse the number of the group.
@@ -208,22 +250,22 @@ class SparkJobHook(BaseHook):
                 f"worker; it comes with PySpark: {REMEDY}"
             )
 
-    def _with_the_jobs_error(self, error: AirflowException, result: Path) -> AirflowException:
+    def _with_the_jobs_error(self, error: AirflowException, driver: Driver) -> AirflowException:
         """Put the error that the job has left in front of the error of the submission."""
         from airflow_delta.job_files import SparkStartError
 
-        report = json.loads(result.read_text()) if result.exists() else {}
-        failure = report.get("error")
+        failure = (driver.result() or {}).get("error")
+        details = "\n".join(filter(None, [driver.description(), str(error)]))
         if failure is None:
             reason = self._reason_of_a_kill()
-            return AirflowException(f"{reason}\n{error}") if reason else error
+            return AirflowException(f"{reason}\n{details}" if reason else details)
         # The next try gets fresh credentials, which the job couldn't renew.
         is_permanent = is_permanent_kind(failure["type"]) and failure["type"] not in _DENIALS
         kind = TableFailure if is_permanent else AirflowException
         reason = f"{failure['type']}: {failure['message']}"
         if failure["type"] == SparkStartError.__name__:
             reason = f"Spark connection {self._connection_id!r}, master {self.master}: {failure['message']}"
-        return kind(f"{reason}\n{error}")
+        return kind(f"{reason}\n{details}")
 
     def _reason_of_a_kill(self) -> str | None:
         """Explain a kill by somebody else; None if there was none."""
@@ -236,10 +278,9 @@ class SparkJobHook(BaseHook):
             "spark.driver.memory in spark_conf"
         )
 
-    def _environment(self, secrets: Mapping[str, str]) -> dict[str, str]:
-        environment = {**os.environ, **secrets}
-        # By default the driver is this interpreter, which has our dependencies.
-        environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    def _environment(self) -> dict[str, str]:
+        """The environment of every submission; the driver adds to it."""
+        environment = dict(os.environ)
         if self.master.startswith("local"):
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
         # Finds the spark-submit of an installed pyspark even if the virtual environment isn't activated. It
@@ -251,14 +292,15 @@ class SparkJobHook(BaseHook):
         return environment
 
     def _kill_group(self) -> None:
-        """Kill spark-submit and the driver, which is a grandchild of this process."""
+        """Kill spark-submit and a driver beside it, which is a grandchild of this process."""
         process = self._submission.process
         if process is None:
             return
         # The process is the leader of a session, and so of a group with the same number, which
         # exists as long as any member does, even without the leader.
+        grace = _CLIENT_GRACE_SECONDS if self._is_cluster_mode else _KILL_GRACE_SECONDS
         for number, seconds in (
-            (signal.SIGTERM, _KILL_GRACE_SECONDS),
+            (signal.SIGTERM, grace),
             (signal.SIGKILL, _KILL_WAIT_SECONDS),
         ):
             _signal_group(process.pid, number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
@@ -16,7 +17,7 @@ __all__ = ["SparkSubmission"]
 
 
 class SparkSubmission(SparkSubmitHook):
-    """A submission of a PySpark program in deploy mode ``client``."""
+    """A submission of a PySpark program."""
 
     exit_code: int | None = None
     """The exit code of the last ``spark-submit`` that ended, as in `subprocess.Popen.returncode`."""
@@ -32,10 +33,9 @@ class SparkSubmission(SparkSubmitHook):
         return str(self._connection["spark_binary"])
 
     @property
-    def deploy_mode(self) -> str | None:
-        """The deploy mode that the connection names; None for Spark's default."""
-        mode: str | None = self._connection["deploy_mode"]
-        return mode
+    def deploy_mode(self) -> str:
+        """The deploy mode of the submission."""
+        return str(self._connection["deploy_mode"])
 
     @property
     def process(self) -> subprocess.Popen[str] | None:
@@ -46,8 +46,9 @@ class SparkSubmission(SparkSubmitHook):
     def submit_program(
         self,
         program: Path,
-        argument: str,
+        arguments: Sequence[str],
         *,
+        properties: Mapping[str, str],
         py_files: Sequence[str],
         environment: Mapping[str, str],
         keep_open: Sequence[int],
@@ -55,17 +56,42 @@ class SparkSubmission(SparkSubmitHook):
         """Run a program in a new session and process group, and wait for its end.
 
         :param program: the Python file.
-        :param argument: its only argument.
+        :param arguments: its arguments.
+        :param properties: all Spark properties of the submission.
         :param py_files: files for the Python path of driver and executors.
-        :param environment: the environment of ``spark-submit`` and the driver.
+        :param environment: the environment of ``spark-submit``, and of a driver beside it.
         :param keep_open: file descriptors that ``spark-submit`` inherits.
         :raises AirflowException: it failed.
         """
-        self._application_args = [argument]
+        self._conf = dict(properties)
+        self._application_args = list(arguments)
         self._py_files = ",".join(py_files)
         self.submit(
             str(program), env=dict(environment), start_new_session=True, pass_fds=tuple(keep_open)
         )
+
+    def _resolve_connection(self) -> dict[str, Any]:
+        connection: dict[str, Any] = super()._resolve_connection()
+        # Without the option, spark-defaults.conf could choose another mode.
+        connection["deploy_mode"] = connection["deploy_mode"] or "client"
+        return connection
+
+    def local_command(
+        self, program: Path, arguments: Sequence[str], properties: Mapping[str, str]
+    ) -> list[str]:
+        """Make the command line that runs a program here, with the login of the connection's keytab.
+
+        :param program: the Python file.
+        :param arguments: its arguments.
+        :param properties: Spark properties.
+        """
+        command = [self.binary, "--master", "local[1]", "--deploy-mode", "client"]
+        for name, value in properties.items():
+            command += ["--conf", f"{name}={value}"]
+        for option in ("keytab", "principal"):
+            if self._connection[option]:
+                command += [f"--{option}", str(self._connection[option])]
+        return [*command, str(program), *arguments]
 
     def forget_process(self) -> None:
         """Forget the ended process, because its number may be reused."""

@@ -324,18 +324,6 @@ def test_a_connection_without_a_master_is_an_error(monkeypatch: pytest.MonkeyPat
         SparkJobHook("empty")
 
 
-def test_cluster_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = {
-        "conn_type": "spark",
-        "host": "spark://master",
-        "port": 7077,
-        "extra": {"deploy-mode": "cluster"},
-    }
-    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
-    with pytest.raises(AirflowException, match="'cluster', in which a job can't return its result"):
-        SparkJobHook("cluster")
-
-
 def test_a_master_of_kubernetes_needs_its_provider(
     fake_spark_submit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
