@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # it imports, which takes longer than to run it, if Airflow is among that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-deep setup java azurite delta-spark hadoop-aws postgres spark-classes check lint types layers golden docs bench pins clean
+.PHONY: demo test test-deep setup java azurite delta-spark hadoop-aws yarn-minicluster postgres spark-classes check lint types layers golden docs bench pins clean
 
 demo: setup
 	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
@@ -17,8 +17,8 @@ test: setup azurite delta-spark hadoop-aws postgres spark-classes
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m "not deep"
 
 # Tests that take too long to run after each change: many cases of the fuzzer and of races, killed processes,
-# more tables for Delta Spark, DAGs whose tasks start Spark, and most jobs on a cluster.
-test-deep: setup azurite delta-spark hadoop-aws postgres spark-classes
+# more tables for Delta Spark, DAGs whose tasks start Spark, and most jobs on a cluster, all those on YARN.
+test-deep: setup azurite delta-spark hadoop-aws yarn-minicluster postgres spark-classes
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m deep \
 		$$(grep -rlE "mark\.deep|deep_but_for" tests --include="test_*.py")
 
@@ -79,6 +79,21 @@ $(VENV)/hadoop-aws/.installed-$(HADOOP_AWS_VERSION): tests/cluster/pom.xml | $(S
 		then touch $@; \
 		elif [ -z "$$CI" ]; then echo "setup: no connector to S3; its tests are skipped"; \
 		else echo "setup: Maven can't fetch Spark's connector to S3" >&2; exit 1; fi; \
+	fi
+
+# Hadoop's YARN cluster in one JVM, Maven artifacts, for the deep tests of deploy mode cluster.
+YARN_VERSION := $(shell sed -n '/hadoop-client-minicluster</,/version/s:.*<version>\(.*\)</version>.*:\1:p' tests/yarn/pom.xml)
+yarn-minicluster: $(VENV)/yarn-minicluster/.installed-$(YARN_VERSION)
+
+$(VENV)/yarn-minicluster/.installed-$(YARN_VERSION): tests/yarn/pom.xml | $(STAMP)
+	@if command -v mvn >/dev/null; then \
+		echo "setup: fetching Hadoop's YARN cluster for the tests"; \
+		rm -rf $(VENV)/yarn-minicluster; \
+		if . scripts/find_java.sh && mvn --batch-mode --quiet -Dstyle.color=never --file tests/yarn/pom.xml \
+			dependency:copy-dependencies -DoutputDirectory="$(CURDIR)/$(VENV)/yarn-minicluster"; \
+		then touch $@; \
+		elif [ -z "$$CI" ]; then echo "setup: no YARN cluster; its tests are skipped"; \
+		else echo "setup: Maven can't fetch Hadoop's YARN cluster" >&2; exit 1; fi; \
 	fi
 
 # PostgreSQL, a system package: the commit store of managed tables in the tests.
