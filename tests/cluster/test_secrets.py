@@ -152,6 +152,13 @@ def download(storage: Storage, name: str, target: Path) -> Path:
     return target
 
 
+def logged(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> str:
+    """The log of a task, which has the output of the job. Airflow may print it and pass no records on."""
+    text = caplog.text + "".join(capsys.readouterr())
+    assert "SparkSubmission" in text
+    return text
+
+
 def check(looks: Looks, told: Mapping[str, str]) -> None:
     """Nothing that was seen or told has a secret, and what had to be seen was."""
     told = {
@@ -187,6 +194,7 @@ def test_a_checkpoint_with_the_python_of_an_archive(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     uri, options, storage = place
     upload(sales, storage, "sales")
@@ -211,7 +219,8 @@ def test_a_checkpoint_with_the_python_of_an_archive(
         result = task.execute(context_of("checkpoint"))
     assert result["written"]
     assert any("./environment/bin/python" in text for text in looks.commands)
-    check(looks, {"log": caplog.text, "XCom": json.dumps(result)})
+    told = {"log": logged(caplog, capsys), "XCom": json.dumps(result)}
+    check(looks, told)
 
     # What is there now, without the commits.
     copy = download(storage, "sales", tmp_path / "sales")
@@ -235,6 +244,7 @@ def test_a_copy_with_the_connector_of_spark(
     sales: Path,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     jars = connector()
     uri, options, storage = place
@@ -253,7 +263,7 @@ def test_a_copy_with_the_connector_of_spark(
             commit_owner_url=f"postgresql://owner:{OWNER_PASSWORD}@127.0.0.1/owner",
         )
     assert result["num_rows"] == 25
-    check(looks, {"log": caplog.text, "result": json.dumps(result)})
+    check(looks, {"log": logged(caplog, capsys), "result": json.dumps(result)})
 
     copy = download(storage, "copy", tmp_path / "copy")
     assert pq.read_table(copy)["id"].sort().to_pylist() == list(range(5, 30))
