@@ -122,7 +122,8 @@ class StructField:
     name: str
     data_type: DataType
     nullable: bool = True
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    # No part of the hash, since it isn't hashable: a type can be looked up in a set.
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

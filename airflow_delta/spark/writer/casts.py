@@ -176,7 +176,9 @@ class Cast:
 
 
 def _can_be_stored(found: DataType, wanted: DataType) -> bool:
-    if isinstance(found, (StructType, ArrayType, MapType)) or VARIANT in (found, wanted):
+    if any(isinstance(type_, (StructType, ArrayType, MapType)) for type_ in (found, wanted)):
+        return False
+    if VARIANT in (found, wanted):
         return False
     if wanted == STRING:
         return True

@@ -342,6 +342,19 @@ def test_rows_of_another_schema_are_refused(
     assert data_files(tmp_path) == files
 
 
+@pytest.mark.parametrize("merge_schema", [False, True])
+@pytest.mark.parametrize("value", ["1", "1.5D", "'x'", "DATE'2024-01-01'", "array(1)"])
+def test_no_value_is_stored_in_a_struct(
+    spark: SparkSession, tmp_path: Path, value: str, merge_schema: bool
+) -> None:
+    structs = spark.sql("SELECT struct(1 AS f, map('k', struct(1 AS g)) AS m) AS s")
+    write(structs, str(tmp_path), properties={"delta.enableTypeWidening": "true"})
+    for at in (value, f"struct(1 AS f, map('k', {value}) AS m)"):
+        with pytest.raises(ConstraintViolationError, match=r"that of the table is struct<"):
+            write(spark.sql(f"SELECT {at} AS s"), str(tmp_path), merge_schema=merge_schema)
+    assert DeltaTable(str(tmp_path)).snapshot().version == 0
+
+
 def test_a_null_where_none_may_be_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     inner = StructType((StructField("b", INTEGER, nullable=False),))
     schema = StructType(
