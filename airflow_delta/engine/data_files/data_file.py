@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -40,6 +41,9 @@ __all__ = ["DataFile"]
 
 # The errors that Arrow raises for a damaged file. Errors of the storage have other types.
 _DAMAGE = (pa.ArrowException, OSError, IndexError, KeyError, ValueError, PyarrowFallback)
+
+_MAX_GAP = 64 << 10
+"""Ranges with a smaller gap between them are read by one request."""
 
 _BUFFER = 256 << 10
 """The bytes that are read at a time of each column, on a disk."""
@@ -128,6 +132,47 @@ class DataFile:
                 column_indices=leaves,
                 # A thread of Arrow would wait for Python with each read.
                 use_threads=False,
+            )
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read some ranges; those that lie close together by one request.
+
+        Args:
+            ranges: the start and the length of each.
+
+        Raises:
+            DataFileError: a range isn't in the file.
+            MissingFilesError, OutsidePathError, StorageError: see `footer`.
+        """
+        blocks: list[tuple[int, int]] = []
+        for start, length in sorted(ranges):
+            if blocks and start - blocks[-1][1] <= _MAX_GAP:
+                blocks[-1] = blocks[-1][0], max(blocks[-1][1], start + length)
+            else:
+                blocks.append((start, start + length))
+        with self._source() as source:
+            found = [(start, self._read(source, start, end - start)) for start, end in blocks]
+        starts = [start for start, _ in found]
+        contents = []
+        for start, length in ranges:
+            first, data = found[bisect_right(starts, start) - 1]
+            contents.append(data[start - first : start - first + length])
+        return contents
+
+    def decode(self, data: bytes, *, rows: int) -> Iterator[pa.RecordBatch]:
+        """Decode a Parquet file in memory as this file is decoded.
+
+        Args:
+            data: the bytes.
+            rows: the most rows in a batch.
+
+        Raises:
+            DataFileError: they are damaged.
+        """
+        with self.errors():
+            reader = self._open(pa.BufferReader(data), None)
+            yield from reader.iter_batches(
+                rows, row_groups=range(reader.num_row_groups), use_threads=False
             )
 
     def stored(self) -> StoredFile:

@@ -1,7 +1,7 @@
 """Read the rows of single files: their row groups, without deleted rows, and only those that match.
 
-Row groups whose statistics exclude the predicate are left out. The rows of the others are decoded in
-batches:
+Row groups whose statistics exclude the predicate are left out, and so are pages, if the file has a page
+index and that saves enough (`page_pruning`). The other rows are decoded in batches:
 
 1. Rows in the deletion vector are left out. Its positions count from the start of the file.
 2. Rows that don't match the predicate are left out. If most parts so far had no matching row, only the
@@ -29,6 +29,7 @@ from airflow_delta.engine.data_files.constants import partition_scalar
 from airflow_delta.engine.data_files.conversion import without_metadata
 from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumns
+from airflow_delta.engine.data_files.page_pruning import PagePruner
 from airflow_delta.engine.data_files.request import (
     ScanRequest,
     TableLayout,
@@ -99,10 +100,12 @@ class FileRows:
         self._columns = FileColumns(layout, data)
         self._filter: RowPredicate | None = None
         self._pruner: RowGroupPruner | None = None
+        self._page_pruner: PagePruner | None = None
         if predicate is not None:
             named = [_plain_field(fields[name]) for name in self._filter_columns]
             self._filter = RowPredicate(predicate.expression, named, table=layout.table)
             self._pruner = RowGroupPruner(predicate.root)
+            self._page_pruner = PagePruner(predicate.root)
         tracked = request.tracking_names or ()
         self.schema = pa.schema(
             [
@@ -140,7 +143,12 @@ class FileRows:
                 (group.num_rows, group.total_byte_size)
                 for group in map(file.footer.row_group, range(file.footer.num_row_groups))
             ]
-        return [*split_file(source, sizes, kept, self._request.batch_rows)]
+        pages = {}
+        if self._page_pruner is not None and kept:
+            pages = self._page_pruner.parts(
+                source, sorted(kept), self._stored(source), self._request.batch_rows
+            )
+        return [*split_file(source, sizes, kept, self._request.batch_rows, pages)]
 
     def run(self, part: FilePart) -> Iterator[pa.RecordBatch]:
         """The rows of a part, in order.
@@ -208,6 +216,11 @@ class FileRows:
         )
         return RowIds(add["baseRowId"], add["defaultRowCommitVersion"], hidden)
 
+    def _stored(self, source: ScannedFile) -> list[str]:
+        """The names in a file of all columns to read."""
+        names = source.stored([*source.columns])
+        return names if source.row_ids is None else names + source.row_ids.names
+
     def _searches_first(self, part: FilePart) -> bool:
         """Whether to decode the columns of the predicate first, and alone."""
         source = part.source
@@ -239,9 +252,7 @@ class FileRows:
             mask: which rows to return; None if that isn't known yet.
         """
         source = part.source
-        names = source.stored([*source.columns])
-        if source.row_ids is not None:
-            names += source.row_ids.names
+        names = self._stored(source)
         left = None if mask is None else mask.true_count
         if left is not None and left * _FEW < part.num_rows:
             part = replace(part, batch_rows=min(part.batch_rows, _SMALL_BATCH))

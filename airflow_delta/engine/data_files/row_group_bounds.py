@@ -28,7 +28,7 @@ from airflow_delta.engine.scan.expressions import Node, useful_columns
 from airflow_delta.engine.scan.masks import as_array
 from airflow_delta.engine.scan.may_match import may_be
 
-__all__ = ["RowGroupPruner"]
+__all__ = ["RowGroupPruner", "bounds_in_table_type"]
 
 
 class RowGroupPruner:
@@ -93,7 +93,13 @@ def _bounds(
         return None
     chunks = [group.column(index) for group in groups]
     stored = file.schema.field(column.stored).type
-    minimum, maximum = _values(chunks, stored, column.field.type, file.calendar)
+    raw = [
+        (chunk.statistics.min_raw, chunk.statistics.max_raw)
+        if chunk.statistics is not None and chunk.statistics.has_min_max
+        else (None, None)
+        for chunk in chunks
+    ]
+    minimum, maximum = bounds_in_table_type(raw, stored, column.field.type, file.calendar)
     nulls = [_null_count(chunk) for chunk in chunks]
     return Bounds(
         minimum,
@@ -115,22 +121,26 @@ def _mask(flags: Iterable[bool]) -> pa.Array:
     return bool_array(np.fromiter(flags, np.bool_))
 
 
-def _values(
-    chunks: Sequence[Any],
+def bounds_in_table_type(
+    raw: Sequence[tuple[Any, Any]],
     stored: pa.DataType,
     wanted: pa.DataType,
     calendar: HybridCalendar | None,
 ) -> tuple[pa.Array | None, pa.Array | None]:
-    """The least and greatest values of each chunk in the table's type, null where they are unknown."""
+    """Convert the least and greatest values of row groups or pages to the table's type.
+
+    Args:
+        raw: the physical values, least and greatest; None where they are unknown.
+        stored: the type in the file.
+        wanted: the type in the table.
+        calendar: the calendar of the file.
+
+    Returns:
+        The least and the greatest values, null where they are unknown; None if they can't be converted.
+    """
     read = _reader(stored)
     if read is None:
         return None, None
-    raw = [
-        (chunk.statistics.min_raw, chunk.statistics.max_raw)
-        if chunk.statistics is not None and chunk.statistics.has_min_max
-        else (None, None)
-        for chunk in chunks
-    ]
     try:
         conversion = converter(stored, wanted, lambda _stored, _wanted: {}, calendar)
         low, high = (read([pair[side] for pair in raw]) for side in (0, 1))

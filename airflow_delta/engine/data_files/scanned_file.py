@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -106,16 +107,33 @@ class ScannedFile:
         return bool_array(kept)
 
 
+class PageReader(Protocol):
+    """Reads neighbouring rows of a row group, by their pages."""
+
+    def batches(
+        self, start: int, num_rows: int, names: Sequence[str], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows.
+
+        Args:
+            start: the position of the first row in the file.
+            num_rows: the number of rows.
+            names: the columns to read, by their names in the file.
+            batch_rows: the most rows in a batch.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Neighbouring row groups of a file.
+    """Neighbouring row groups of a file, or neighbouring rows of a row group.
 
     Attributes:
         source: the file.
-        row_groups: their numbers.
-        start: the position of their first row in the file.
-        num_rows: the number of their rows.
+        row_groups: the numbers of the row groups.
+        start: the position of the first row in the file.
+        num_rows: the number of rows.
         batch_rows: the most rows in a batch.
+        pages: reads the rows of a part of a row group; None for whole row groups.
     """
 
     source: ScannedFile
@@ -123,6 +141,7 @@ class FilePart:
     start: int
     num_rows: int
     batch_rows: int
+    pages: PageReader | None = None
 
     def stored_batches(self, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows as the file has them, with the position of the first row of each batch.
@@ -141,7 +160,11 @@ class FilePart:
                 yield position, pa.RecordBatch.from_arrays([pa.nulls(num_rows)], names=[""])
                 position += num_rows
             return
-        for rows in file.batches(self.row_groups, names, rows=self.batch_rows):
+        if self.pages is None:
+            batches = file.batches(self.row_groups, names, rows=self.batch_rows)
+        else:
+            batches = self.pages.batches(position, self.num_rows, names, self.batch_rows)
+        for rows in batches:
             yield position, rows
             position += rows.num_rows
         if position != end:
@@ -152,7 +175,11 @@ class FilePart:
 
 
 def split_file(
-    source: ScannedFile, sizes: Sequence[tuple[int, int]], kept: set[int] | None, batch_rows: int
+    source: ScannedFile,
+    sizes: Sequence[tuple[int, int]],
+    kept: set[int] | None,
+    batch_rows: int,
+    pages: Mapping[int, Sequence[FilePart]] | None = None,
 ) -> Iterator[FilePart]:
     """Split a file into parts.
 
@@ -161,16 +188,19 @@ def split_file(
         sizes: the number of rows, and of decoded bytes, of each row group.
         kept: the row groups to read; None for all.
         batch_rows: the most rows in a batch.
+        pages: the parts of row groups of which only some rows are read.
     """
     groups: list[int] = []
     start = end = size = 0
+    pages = pages or {}
     for number, (num_rows, num_bytes) in enumerate(sizes):
-        is_kept = num_rows and (kept is None or number in kept)
+        is_kept = num_rows and (kept is None or number in kept) and number not in pages
         if groups and (not is_kept or end - start + num_rows > _PART_ROWS):
             yield FilePart(
                 source, tuple(groups), start, end - start, _rows(batch_rows, end - start, size)
             )
             groups = []
+        yield from pages.get(number, ())
         if is_kept:
             if not groups:
                 start, size = end, 0
