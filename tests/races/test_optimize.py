@@ -27,9 +27,10 @@ from airflow_delta.engine import LONG, STRING, AddFile, DeltaTable, StructField,
 from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
 from airflow_delta.engine.deletion_vectors.write import write_deletion_vectors
-from airflow_delta.engine.errors import CommitConflictError
+from airflow_delta.engine.errors import CommitConflictError, MissingFilesError
 from airflow_delta.engine.maintenance.optimize import execution
 from airflow_delta.engine.maintenance.optimize.execution import OptimizeResult
+from airflow_delta.engine.maintenance.optimize.new_files import NewFiles
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.engine.transaction.file_rows import add_actions
 from tests.deep import deep_but_for
@@ -251,3 +252,95 @@ def test_no_row_is_lost_beside_an_optimization(
     assert met["Effect"] > len(seeds)
     if len(seeds) > 3:
         assert met["1 commits"] + met["2 commits"] > 0
+
+
+CHECK_STORED = NewFiles.check_stored
+
+
+class LateVacuum:
+    """Vacuums a table without a retention before one call of the storage, up to the check of new files.
+
+    Args:
+        root: the table.
+        rng: decides whether another one merges first.
+        number: the number of the call.
+    """
+
+    def __init__(self, root: Path, rng: random.Random, number: int) -> None:
+        self.effects: list[Effect] = []
+        self.is_checked = False
+        self._root = root
+        self._rng = rng
+        self._left = number
+
+    def step(self, what: str) -> None:
+        """Count a call of the storage."""
+        self._left -= 1
+        if self._left == 0 and not self.is_checked:
+            table = DeltaTable(str(self._root))
+            if self._rng.random() < 0.5:
+                self.effects.append(merge_rows(table, self._root, self._rng, "b0"))
+            for path in self._root.rglob("*.parquet"):
+                os.utime(path, (OLD, OLD))
+            table.vacuum(retention_hours=0, enforce_retention=False)
+
+
+@pytest.mark.parametrize("seeds", deep_but_for(BLOCKS, BLOCKS[0]), ids=str)
+def test_no_row_is_lost_if_a_vacuum_deletes_files_of_an_optimization(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range
+) -> None:
+    met: Counter[str] = Counter()
+    for seed in seeds:
+        rng, root = random.Random(seed), tmp_path / f"t{seed}"
+        shutil.copytree(template, root)
+        late = LateVacuum(root, rng, rng.randrange(1, 60))
+        table = DeltaTable(str(root))
+        table.__dict__["storage"] = SteppedStorage(table.storage, late)
+
+        def check_stored(self: NewFiles, files: Sequence[AddFile], late: Any = late) -> None:
+            CHECK_STORED(self, files)
+            late.is_checked = True
+
+        with monkeypatch.context() as patch:
+            patch.setattr(NewFiles, "check_stored", check_stored)
+            try:
+                table.optimize(max_file_size=1 << 20, z_order_by=rng.choice([(), ("id", "value")]))
+                met["done"] += 1
+            except MissingFilesError:
+                met["missing"] += 1
+                assert "OPTIMIZE" not in {c.operation for c in DeltaTable(str(root)).history()}
+        try:
+            rows = rows_of(DeltaTable(str(root)))[0]
+            expected = dict(rows_of_template(template)[0])
+            for effect in late.effects:
+                expected |= effect.new
+            assert rows == expected
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+        shutil.rmtree(root)
+    if len(seeds) > 3:
+        assert met["done"]
+        assert met["missing"]
+
+
+def test_new_files_that_a_vacuum_has_deleted_are_not_committed(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "t"
+    shutil.copytree(template, root)
+    write = execution.LocalRounds.write
+
+    def write_late(self: Any, bins: Any) -> Any:
+        done = write(self, bins)
+        for path in root.rglob("*.parquet"):
+            os.utime(path, (OLD, OLD))
+        DeltaTable(str(root)).vacuum(retention_hours=0, enforce_retention=False)
+        return done
+
+    monkeypatch.setattr(execution.LocalRounds, "write", write_late)
+    with pytest.raises(MissingFilesError, match="new files of this run don't exist any more"):
+        DeltaTable(str(root)).optimize(max_file_size=1 << 20)
+    table = DeltaTable(str(root))
+    assert "OPTIMIZE" not in {commit.operation for commit in table.history()}
+    assert rows_of(table) == rows_of_template(template)

@@ -117,9 +117,10 @@ def execute_optimization(
 
     Raises:
         DataFileError: a data file is damaged, or isn't as in the log. Facts: path.
-        MissingFilesError: a data file doesn't exist. Facts: path. MetadataChangedError,
-        ProtocolChangedError: others have changed the table so that new files need another
-            form.
+        MissingFilesError: a data file doesn't exist, or a new one doesn't any more before its commit.
+            Facts: path.
+        MetadataChangedError, ProtocolChangedError: others have changed the table so that new files need
+            another form.
         CommitConflictError: others were faster, twenty times in a row.
         CommitOutcomeUnknownError: the store failed; the last commit may have been made.
         DeltaError: the table can't be read or written.
@@ -216,6 +217,7 @@ class _Run:
                 done = kept
             if not done:
                 return result
+            self._new_files.check_stored([add for each in done for add in each.adds])
             metrics = _stage(transaction, done)
             try:
                 commit = transaction.commit(operation_metrics=metrics)

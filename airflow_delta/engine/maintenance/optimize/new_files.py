@@ -5,23 +5,28 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.errors import DeltaWarning, StorageError
+from airflow_delta.engine.errors import DeltaWarning, MissingFilesError, StorageError
 from airflow_delta.engine.maintenance.optimize.plan import TARGET_SIZE_TAG
 from airflow_delta.engine.maintenance.optimize.sorting.order import FileMarks
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.model.actions import AddFile
 from airflow_delta.engine.model.paths import decode_path, encode_path
-from airflow_delta.engine.storage.base import FileInfo, Storage
+from airflow_delta.engine.storage.base import FileInfo, Storage, exists
 
 __all__ = ["NewFiles", "Rewritten"]
+
+_HEADS = 8
+"""The number of new files that are looked up at once."""
 
 
 class NewFiles:
@@ -103,6 +108,31 @@ class NewFiles:
             },
             clustering_provider=None if marks is None else marks.provider,
         )
+
+    def check_stored(self, files: Sequence[AddFile]) -> None:
+        """Check that new files still exist: a vacuum deletes uncommitted files that are old enough.
+
+        A vacuum may still delete one between this check and the commit. Only a retention that is longer
+        than the run prevents that.
+
+        Raises:
+            MissingFilesError: some don't exist. Facts: path, paths, num_missing.
+            StorageError: the store failed.
+        """
+        paths = [decode_path(file.path) for file in files]
+        with ThreadPoolExecutor(_HEADS, thread_name_prefix="delta-optimize") as pool:
+            found = list(pool.map(partial(exists, self.storage), paths))
+        missing = [file.path for file, is_there in zip(files, found, strict=True) if not is_there]
+        if missing:
+            raise MissingFilesError(
+                f"{len(missing)} new files of this run don't exist any more, among them {missing[0]!r}, "
+                "perhaps because a vacuum has deleted them; they aren't committed: optimize again, and "
+                "vacuum with a retention that is longer than a run",
+                table=self.storage.root,
+                path=missing[0],
+                paths=tuple(missing[:100]),
+                num_missing=len(missing),
+            )
 
     def keep(self, files: Iterable[AddFile]) -> None:
         """Record that files are, or may be, part of the table."""
