@@ -20,7 +20,7 @@ from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumn
 from airflow_delta.engine.data_files.request import TrackingColumns
 
-__all__ = ["FilePart", "RowIds", "ScannedFile", "split_file"]
+__all__ = ["FilePart", "PageReader", "RowIds", "ScannedFile", "split_file"]
 
 _PART_ROWS = 100_000
 """Neighbouring row groups share a part up to so many rows."""
