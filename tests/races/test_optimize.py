@@ -331,8 +331,8 @@ def test_new_files_that_a_vacuum_has_deleted_are_not_committed(
     shutil.copytree(template, root)
     write = execution.LocalRounds.write
 
-    def write_late(self: Any, bins: Any) -> Any:
-        done = write(self, bins)
+    def write_late(*args: Any) -> Any:
+        done = write(*args)
         for path in root.rglob("*.parquet"):
             os.utime(path, (OLD, OLD))
         DeltaTable(str(root)).vacuum(retention_hours=0, enforce_retention=False)
