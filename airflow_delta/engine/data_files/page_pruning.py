@@ -29,10 +29,10 @@ from airflow_delta.engine.data_files.file_columns import FileColumn
 from airflow_delta.engine.data_files.row_group_bounds import bounds_in_table_type
 from airflow_delta.engine.data_files.scanned_file import FilePart, ScannedFile
 from airflow_delta.engine.features.schema_walk import SchemaPath
-from airflow_delta.engine.parquet.fallback import PyarrowFallback
-from airflow_delta.engine.parquet.page_index import (
+from airflow_delta.engine.parquet import (
     ChunkPages,
     IndexedFooter,
+    PyarrowFallback,
     column_file,
     index_range,
     read_page_bounds,

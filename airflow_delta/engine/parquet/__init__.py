@@ -4,8 +4,9 @@ The rest of the engine imports this module, and none of those below it. It offer
 
 * `read_non_file_rows` for opening a table, where importing pyarrow would take longer than all the rest;
 * `read_stored_file`, `check_pages`, `replace_columns` and `StitchedFile` for writing checkpoints;
-* `read_plain_footer` for data files with types that Arrow restores and then can't read.
-* `footer_start` and `add_field_ids` for data files whose writer can't write all field ids.
+* `read_plain_footer` for data files with types that Arrow restores and then can't read;
+* `footer_start` and `add_field_ids` for data files whose writer can't write all field ids;
+* `IndexedFooter`, `read_pages`, `read_page_bounds` and `column_file` for the pages of data files.
 
 If a file isn't exactly as expected, they raise `PyarrowFallback`, and the caller uses pyarrow.
 docs/explanation/why-parquet-footers-are-read-by-hand.md has the reasons.
@@ -16,6 +17,14 @@ docs/explanation/why-parquet-footers-are-read-by-hand.md has the reasons.
 
 from airflow_delta.engine.parquet.fallback import PyarrowFallback
 from airflow_delta.engine.parquet.field_ids import FOOTER_END, add_field_ids, footer_start
+from airflow_delta.engine.parquet.page_index import (
+    ChunkPages,
+    IndexedFooter,
+    column_file,
+    index_range,
+    read_page_bounds,
+    read_pages,
+)
 from airflow_delta.engine.parquet.plain_footer import read_plain_footer
 from airflow_delta.engine.parquet.rows import read_non_file_rows
 from airflow_delta.engine.parquet.stitch import StitchedFile, replace_columns
@@ -29,15 +38,21 @@ from airflow_delta.engine.parquet.stored_file import (
 
 __all__ = [
     "FOOTER_END",
+    "ChunkPages",
+    "IndexedFooter",
     "PyarrowFallback",
     "StitchedFile",
     "StoredFile",
     "StoredGroup",
     "add_field_ids",
     "check_pages",
+    "column_file",
     "footer_start",
+    "index_range",
     "parse_stored_file",
     "read_non_file_rows",
+    "read_page_bounds",
+    "read_pages",
     "read_plain_footer",
     "read_stored_file",
     "replace_columns",

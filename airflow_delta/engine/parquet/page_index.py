@@ -18,8 +18,7 @@ import struct
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_delta.engine.parquet.fallback import PyarrowFallback
 from airflow_delta.engine.parquet.footer_fields import (
@@ -99,8 +98,7 @@ _UNPACK: dict[int, Callable[[bytes], Any]] = {
 """How to read a bound by the physical type. INT96 isn't here, because it has no order."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageBounds:
+class PageBounds(NamedTuple):
     """The bounds of the pages of a column chunk.
 
     Attributes:
@@ -114,8 +112,7 @@ class PageBounds:
     null_counts: list[int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkPages:
+class ChunkPages(NamedTuple):
     """The pages of a column chunk.
 
     Attributes:
