@@ -355,6 +355,7 @@ def test_the_example_dag_without_a_target(airflow_database: Path, table: str) ->
         grow(table, start + 3)
 
 
+@pytest.mark.deep
 def test_mapped_tasks_in_a_dag(airflow_database: Path, table: str, tmp_path: Path) -> None:
     other = str(tmp_path / "other")
     grow(other, 0)

@@ -47,6 +47,7 @@ def test_a_job_writes_its_checkpoint_and_logs_warnings_and_where_it_runs(
     assert [line for line in logged if line.startswith("Spark 4") and "application local-" in line]
 
 
+@pytest.mark.deep
 def test_a_spark_that_does_not_start_is_told_by_its_cause(
     sales_copy: Path, tmp_path: Path, logged: list[str]
 ) -> None:

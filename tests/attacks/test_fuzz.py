@@ -87,6 +87,7 @@ def test_some_hostile_tables(runner: Runner) -> None:
     assert report.cases == len(SOME)
 
 
+@pytest.mark.deep
 def test_some_hostile_tables_in_a_bucket(bucket_runner: Runner) -> None:
     """Nothing outside the root is listed, written or deleted, or read unless the log names it."""
     check(bucket_runner.choose(IN_A_BUCKET, sample=5).run(SOME[:5]))

@@ -252,7 +252,7 @@ def state(root: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("case", deep_but_for(CASES, "columns", "types"))
+@pytest.mark.parametrize("case", deep_but_for(CASES, "types"))
 def test_what_we_do_is_what_delta_spark_does(
     tmp_path: Path, case: str, delta_spark: DeltaSpark
 ) -> None:

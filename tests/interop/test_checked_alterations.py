@@ -85,6 +85,7 @@ def test_constraints(
         delta_spark.sql(f"INSERT INTO delta.`{ours}` VALUES (4, NULL, 'b')")
 
 
+@pytest.mark.deep
 def test_row_tracking(tmp_path: Path, delta_spark: DeltaSpark) -> None:
     its, ours = tmp_path / "its", tmp_path / "ours"
     properties = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"

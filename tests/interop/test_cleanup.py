@@ -61,7 +61,7 @@ def test_deltalake_reads_what_we_have_kept(tmp_path: Path) -> None:
         peer.load_as_version(earliest - 1)
 
 
-@pytest.mark.parametrize("policy", deep_but_for(["classic", "v2"], "v2"))
+@pytest.mark.parametrize("policy", deep_but_for(["classic", "v2"]))
 def test_delta_spark_reads_and_writes_what_we_have_kept(
     delta_spark: DeltaSpark, tmp_path: Path, policy: str
 ) -> None:

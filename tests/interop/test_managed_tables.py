@@ -172,6 +172,7 @@ def both_refuse(table: Managed) -> None:
     refused(table, table.append_by_deltalake, deltalake.exceptions.DeltaError, "managedCommit")
 
 
+@pytest.mark.deep
 def test_a_table_of_delta_spark_has_an_owner_for_a_while(
     table: Managed, delta_spark: DeltaSpark
 ) -> None:

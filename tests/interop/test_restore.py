@@ -133,7 +133,7 @@ def changes(root: Path, start: int, delta_spark: DeltaSpark) -> list[dict[str, A
 
 @pytest.mark.parametrize(
     "case",
-    deep_but_for(CASES, "deleted, updated and rewritten rows"),
+    deep_but_for(CASES, "column mapping turned on"),
 )
 def test_what_we_restore_is_what_delta_spark_restores(
     tmp_path: Path, case: str, delta_spark: DeltaSpark

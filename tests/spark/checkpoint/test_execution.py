@@ -174,7 +174,7 @@ def state_by_checkpoint(table: Path, path: str) -> State:
         pytest.param("V1", "v2", marks=pytest.mark.deep),
         pytest.param("parts", "v2", marks=pytest.mark.deep),
         ("V2 in JSON", "v2"),
-        ("V2 and sidecars", "classic"),
+        pytest.param("V2 and sidecars", "classic", marks=pytest.mark.deep),
         pytest.param("compaction", "classic", marks=pytest.mark.deep),
     ],
 )

@@ -126,6 +126,7 @@ def test_files_of_which_all_rows_change_beside_others(spark: SparkSession, tmp_p
     assert rows_in(spark, tmp_path) == [(n, int(n < 6)) for n in range(8)]
 
 
+@pytest.mark.deep
 def test_a_condition_that_changes_meanwhile_is_asked_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

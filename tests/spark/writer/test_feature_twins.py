@@ -165,10 +165,7 @@ CASES = {
 }
 
 
-IN_SHORT = [
-    "not null and check constraints",
-    "lengths, defaults and statistics of few columns",
-]
+IN_SHORT = ["not null and check constraints"]
 """Partitions are in them as well; mapped columns in the twins of `tests/spark/dml/test_twins.py`."""
 
 

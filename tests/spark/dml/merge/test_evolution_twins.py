@@ -188,7 +188,7 @@ CASES = {
         "SELECT 1 AS id, 5000000000L AS v",
     ),
 }
-IN_SHORT = ["null structs that lack members", "wider types"]
+IN_SHORT = ["null structs that lack members"]
 
 
 @pytest.mark.parametrize("name", deep_but_for(CASES, *IN_SHORT))

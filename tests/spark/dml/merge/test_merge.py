@@ -470,7 +470,10 @@ DAYS = (
 """Days of Spark. Some aren't days of Python, or of Java's older classes."""
 
 
-@pytest.mark.parametrize("partition_by", [(), ("d",)], ids=["whole", "partitioned"])
+@pytest.mark.parametrize(
+    "partition_by",
+    [pytest.param((), id="whole", marks=pytest.mark.deep), pytest.param(("d",), id="partitioned")],
+)
 def test_a_key_with_any_day(
     spark: SparkSession, tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:
