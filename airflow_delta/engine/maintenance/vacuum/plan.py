@@ -16,7 +16,11 @@ These candidates stay (``classification.py`` applies the rules to each of them):
 * files that the newest version, or one of its unexpired tombstones, refers to (``references.py``);
 * files younger than the retention (``retention.py``): they may belong to a commit in progress, or be
   change data files;
-* hidden files, the log above all (``scope.py``), and those of other tables (``other_tables.py``).
+* hidden files, the log above all, and those of other tables (``scope.py``);
+* files whose names may be other names of needed ones (``aliases.py``).
+
+After that, ``other_tables.py`` looks for tables whose logs weren't among the candidates, and a deletion
+looks at the commits that others have made meanwhile (``concurrent_commits.py``).
 
 ``docs/explanation/how-a-vacuum-keeps-files.md`` has the reasons.
 """
