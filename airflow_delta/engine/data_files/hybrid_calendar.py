@@ -1,4 +1,4 @@
-"""Dates and times that Spark has counted in the hybrid calendar: the one place that knows about it.
+"""Dates and times that Spark has counted in the hybrid calendar; only this module knows about it.
 
 Dates before 1582-10-15 were Julian to Spark 2, and times before that, too. Later versions write them so if
 ``spark.sql.parquet.datetimeRebaseModeInWrite`` or ``int96RebaseModeInWrite`` is ``LEGACY``. The footer

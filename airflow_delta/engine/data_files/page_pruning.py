@@ -265,13 +265,13 @@ def _read_index(
     with_bounds = {column.stored for column in tested}
     for name in names:
         chunk = footer.chunk(group, name)
-        place = None if chunk is None else index_range(chunk, of_bounds=False)
-        if chunk is None or place is None:
+        found_at = None if chunk is None else index_range(chunk, of_bounds=False)
+        if chunk is None or found_at is None:
             raise PyarrowFallback(f"the column {name} has no page index")
-        chunks[name], wanted[name, False] = chunk, place
-        place = index_range(chunk, of_bounds=True)
-        if name in with_bounds and place is not None:
-            wanted[name, True] = place
+        chunks[name], wanted[name, False] = chunk, found_at
+        found_at = index_range(chunk, of_bounds=True)
+        if name in with_bounds and found_at is not None:
+            wanted[name, True] = found_at
     if any(start + length > file.size for start, length in wanted.values()):
         raise PyarrowFallback("a page index lies outside of the file")
     contents = dict(zip(wanted, file.read_ranges([*wanted.values()]), strict=True))

@@ -46,7 +46,7 @@ them on may set them, and only in an existing table."""
 
 
 class TimestampSource(Enum):
-    """The place of a commit's timestamp."""
+    """Where the timestamp of a commit is."""
 
     COMMIT_INFO = "commitInfo.inCommitTimestamp"
     MODIFICATION_TIME = "modification time of the commit file"

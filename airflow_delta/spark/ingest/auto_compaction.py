@@ -1,4 +1,4 @@
-"""Compact the small files of partitions to which a write has added files, if the table asks for it.
+"""Compact the small files of partitions to which a write has added files, if a table property says so.
 
 Delta Spark does so after a write to a table with ``delta.autoOptimize.autoCompact``. It counts the files of
 a partition in the memory of its process, so that the first write of each process compacts. Here the live

@@ -10,7 +10,7 @@
    replace (`replacement`).
 5. One commit adds and removes the files, with the transaction identifier if there is one. It also creates
    a new table.
-6. If the table asks for it, small files are compacted, in another commit (`auto_compaction`).
+6. If a property of the table says so, small files are compacted, in another commit (`auto_compaction`).
 
 If a step before the commit fails, the log isn't changed, and the files are deleted. After a commit
 with unknown outcome they are kept: they may be part of the table.
