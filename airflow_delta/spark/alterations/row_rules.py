@@ -13,6 +13,7 @@ Spec: PROTOCOL.md, "CHECK Constraints", "Column Invariants".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -112,13 +113,15 @@ def set_not_null(
 
 def _check_rows(spark: SparkSession, table: DeltaTable, base: Snapshot, metadata: Metadata) -> None:
     """Check the rows of a version against the rules that new metadata add."""
-    former = {rule.name for rule in row_rules(base.schema, base.properties, table=table.uri)}
+    former = Counter(rule.name for rule in row_rules(base.schema, base.properties, table=table.uri))
     rules = row_rules(
         parse_schema(metadata.schema_string, table.uri),
         TableProperties(metadata.configuration, table.uri),
         table=table.uri,
     )
-    new = [rule for rule in rules if rule.name not in former]
+    # A name isn't unique: the column `a.b` and the field b of a have the same.
+    now = Counter(rule.name for rule in rules)
+    new = [rule for rule in rules if now[rule.name] > former[rule.name]]
     error = violation(SnapshotReader(spark, table, base).rows(), new, table=table.uri)
     if error is not None:
         raise error

@@ -21,8 +21,8 @@ from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark.dml.assignments import Assignments, MissingMembers
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
-from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION
-from airflow_delta.spark.writer.alignment import absent_value, with_generated, without_empty
+from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION, without_empty
+from airflow_delta.spark.writer.alignment import absent_value, with_generated
 from airflow_delta.spark.writer.casts import Cast
 
 if TYPE_CHECKING:

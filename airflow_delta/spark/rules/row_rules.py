@@ -33,7 +33,7 @@ from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableEr
 from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
 from airflow_delta.engine.features.schema_walk import all_fields
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.model.schema import StructField, StructType
+from airflow_delta.engine.model.schema import BINARY, STRING, StructField, StructType
 from airflow_delta.spark.reader.char_columns import overlong_texts
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
@@ -46,6 +46,7 @@ __all__ = [
     "checked",
     "row_rules",
     "violation",
+    "without_empty",
 ]
 
 GENERATION_EXPRESSION = "delta.generationExpression"
@@ -83,6 +84,7 @@ def row_rules(
     *,
     table: str,
     generated_given: Collection[str] = (),
+    partition_by: Collection[str] = (),
 ) -> tuple[RowRule, ...]:
     """Get the rules of a table.
 
@@ -92,6 +94,7 @@ def row_rules(
         table: its location, for errors.
         generated_given: the generated columns whose values were given by a user. Others were computed, and
             needn't be checked.
+        partition_by: the partition columns.
 
     Raises:
         InvalidTableError: an invariant isn't JSON as the protocol has it; or the declared type of a CHAR or
@@ -106,7 +109,7 @@ def row_rules(
             for name, expression in sorted(properties.constraints.items())
         ),
         *(
-            _generated(field, schema)
+            _generated(field, schema, partition_by)
             for field in schema
             if field.name in generated_given and GENERATION_EXPRESSION in field.metadata
         ),
@@ -150,8 +153,10 @@ def checked(rows: DataFrame, rules: Sequence[RowRule], *, table: str) -> DataFra
     verdict = F.when(*first)
     for violated, failure in others:
         verdict = verdict.when(violated, failure)
+    # Not deterministic for Spark, which would otherwise check rows before they are joined and filtered.
+    is_none = F.monotonically_increasing_id() < 0
     try:
-        return rows.where(verdict.otherwise(F.lit(True)))
+        return rows.where(F.when(is_none, True).otherwise(verdict.otherwise(F.lit(True))))
     except AnalysisException:
         _raise_unresolved(rows, rules, table)
         raise
@@ -257,9 +262,23 @@ def _invariant(text: Any, column: str, table: str) -> str:
     return expression
 
 
-def _generated(field: StructField, schema: StructType) -> RowRule:
+def without_empty(column: Column, field: StructField, partition_by: Collection[str]) -> Column:
+    """The values of a column, with null for empty ones if it partitions the table.
+
+    Args:
+        column: the values.
+        field: the column in the table's schema.
+        partition_by: the partition columns.
+    """
+    if field.name not in partition_by or field.data_type not in (STRING, BINARY):
+        return column
+    return F.when(F.length(column) > 0, column)
+
+
+def _generated(field: StructField, schema: StructType, partition_by: Collection[str]) -> RowRule:
     expression = str(field.metadata[GENERATION_EXPRESSION])
-    wanted = F.expr(expression).cast(spark_type(field.data_type))
+    computed = F.expr(expression).cast(spark_type(field.data_type))
+    wanted = without_empty(computed, field, partition_by)
     return RowRule(
         f"generated column {field.name}",
         tuple(dict.fromkeys((field.name, *_columns(expression, schema)))),

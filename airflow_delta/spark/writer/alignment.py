@@ -24,10 +24,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableError
 from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
 from airflow_delta.engine.features.identity import IdentityColumn, identity_columns
-from airflow_delta.engine.model.schema import BINARY, STRING, StructField, StructType
+from airflow_delta.engine.model.schema import StructField, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
+from airflow_delta.spark.rules.row_rules import without_empty
 from airflow_delta.spark.writer.casts import Cast
 from airflow_delta.spark.writer.rows_schema import rows_schema
 
@@ -37,7 +38,6 @@ __all__ = [
     "align_rows",
     "depending_on",
     "with_generated",
-    "without_empty",
 ]
 
 _GENERATION = "delta.generationExpression"
@@ -266,10 +266,3 @@ def _sql(column: StructField, key: str, table: str) -> str:
             column=column.name,
         )
     return text
-
-
-def without_empty(column: Column, field: StructField, partition_by: tuple[str, ...]) -> Column:
-    """The values of a column, with null for empty ones if it partitions the table."""
-    if field.name not in partition_by or field.data_type not in (STRING, BINARY):
-        return column
-    return F.when(F.length(column) > 0, column)

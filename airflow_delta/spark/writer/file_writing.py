@@ -121,7 +121,13 @@ def write_aligned(
         identified, aligned.computed_later, target.partition_by, table=table, where=where
     )
     rules = (
-        *row_rules(target.schema, target.properties, table=table, generated_given=aligned.given),
+        *row_rules(
+            target.schema,
+            target.properties,
+            table=table,
+            generated_given=aligned.given,
+            partition_by=target.partition_by,
+        ),
         *_partition_rules(target),
         *more_rules,
     )

@@ -95,7 +95,10 @@ def _value(number: Column, column: IdentityColumn, table: str) -> Column:
     if last < 0:
         return F.raise_error(F.lit(error_text(error))).cast("long")
     fails = F.raise_error(F.lit(error_text(error))).cast("long")
-    value = F.lit(first).cast("long") + number * F.lit(step).cast("long")
+    # The product may be beyond 64 bits where the sum isn't.
+    kind = "long" if abs(end - first) < _LONG else "decimal(20, 0)"
+    product = number.cast(kind) * F.lit(step).cast(kind)
+    value = (F.lit(first).cast(kind) + product).cast("long")
     return F.when(number <= F.lit(min(last, _LONG - 1)), value).otherwise(fails)
 
 

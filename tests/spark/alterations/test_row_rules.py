@@ -119,6 +119,19 @@ ALTERATIONS: dict[str, Callable[..., CommitResult]] = {
 }
 
 
+def test_a_column_whose_name_is_the_path_of_another(spark: SparkSession, tmp_path: Path) -> None:
+    inner = StructType((StructField("b", INTEGER, nullable=False), StructField("c", INTEGER)))
+    DeltaTable.create(
+        str(tmp_path), StructType((StructField("a.b", INTEGER), StructField("a", inner)))
+    )
+    write(
+        spark.sql("SELECT CAST(NULL AS INT) AS `a.b`, struct(1 AS b, 2 AS c) AS a"), str(tmp_path)
+    )
+    with pytest.raises(ConstraintViolationError, match="NOT NULL"):
+        set_not_null(spark, str(tmp_path), ["a.b"])
+    assert DeltaTable(str(tmp_path)).snapshot().version == 1
+
+
 @pytest.mark.parametrize("kind", ALTERATIONS)
 def test_rows_that_come_after_the_scan_are_a_conflict(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

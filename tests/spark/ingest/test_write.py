@@ -24,7 +24,7 @@ from airflow_delta.engine.errors import (
     TableAlreadyExistsError,
 )
 from airflow_delta.engine.model.schema import INTEGER, STRING, StructField, StructType
-from airflow_delta.spark import read_snapshot, write
+from airflow_delta.spark import add_constraint, read_snapshot, set_not_null, write
 from airflow_delta.spark.writer import file_writing
 from tests.spark.conftest import bag, rows_of
 
@@ -340,6 +340,50 @@ def test_rows_of_another_schema_are_refused(
     with pytest.raises(ConstraintViolationError, match=message):
         write(spark.sql(rows), str(tmp_path))
     assert data_files(tmp_path) == files
+
+
+RESULTS = {
+    "an inner join": "SELECT a.id, a.x FROM a JOIN b USING (id)",
+    "a sorted join": "SELECT /*+ MERGE(b) */ a.id, a.x FROM a JOIN b USING (id)",
+    "a left join": "SELECT b.id, a.x FROM b LEFT JOIN a USING (id)",
+    "a semi join": "SELECT a.* FROM a LEFT SEMI JOIN b USING (id)",
+    "an anti join": "SELECT a.* FROM a LEFT ANTI JOIN (SELECT id FROM a WHERE x <= 0) USING (id)",
+    "a subquery": "SELECT * FROM a WHERE id IN (SELECT id FROM b)",
+    "groups": "SELECT id, max(x) AS x FROM a GROUP BY id HAVING max(x) > 0",
+    "a window": "SELECT id, x FROM (SELECT *, sum(x) OVER (PARTITION BY id) AS n FROM a) WHERE n > 0",
+    "generated rows": "SELECT id, x FROM a LATERAL VIEW explode(filter(array(1), v -> x > 0)) AS k",
+}
+
+
+@pytest.mark.parametrize("query", RESULTS.values(), ids=list(RESULTS))
+def test_only_rows_of_the_result_are_checked(
+    spark: SparkSession, tmp_path: Path, query: str
+) -> None:
+    for name, rows in (("a", "SELECT id, id - 5 AS x FROM range(10)"), ("b", "SELECT 8L AS id")):
+        spark.sql(rows).write.parquet(str(tmp_path / name))
+        spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView(name)
+    table = str(tmp_path / "table")
+    write(spark.sql("SELECT 0L AS id, 1L AS x"), table)
+    add_constraint(spark, table, "positive", "x > 0")
+    set_not_null(spark, table, "x")
+    result = spark.sql(query)
+    assert 0 < write(result, table).num_rows == result.count()
+    with pytest.raises(ConstraintViolationError, match="1 row breaks this rule"):
+        write(result.where("id = 8").withColumn("x", F.lit(-1)), table)
+    assert DeltaTable(table).snapshot().version == 3
+
+
+def test_an_empty_text_that_partitions_a_table_may_be_given(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    generated = StructField("p", STRING, metadata={"delta.generationExpression": "a"})
+    schema = StructType((StructField("a", STRING), generated))
+    DeltaTable.create(str(tmp_path), schema, partition_by=["p"])
+    for given in ("''", "NULL"):
+        write(spark.sql(f"SELECT '' AS a, {given} AS p"), str(tmp_path))
+    with pytest.raises(ConstraintViolationError, match="in the column p than its generation expression"):
+        write(spark.sql("SELECT 'x' AS a, '' AS p"), str(tmp_path))
+    assert {row["p"] for row in read_snapshot(spark, str(tmp_path)).collect()} == {None}
 
 
 @pytest.mark.parametrize("merge_schema", [False, True])

@@ -40,6 +40,22 @@ def test_more_tasks_than_those_of_the_only_shuffle(spark: SparkSession, tmp_path
     assert len(ids) == len(set(ids)) == 40
 
 
+def test_steps_from_one_end_to_the_other(spark: SparkSession, tmp_path: Path) -> None:
+    step = (1 << 63) - 1
+    identity = {
+        "delta.identity.start": -(1 << 63),
+        "delta.identity.step": step,
+        "delta.identity.allowExplicitInsert": False,
+    }
+    schema = (StructField("id", LONG, metadata=identity), StructField("n", LONG))
+    DeltaTable.create(str(tmp_path), StructType(schema))
+    rows = spark.range(2).coalesce(1).withColumnRenamed("id", "n")
+    write(rows, str(tmp_path))
+    ids = {row["id"] for row in read_snapshot(spark, str(tmp_path)).select("id").collect()}
+    assert len(ids) == 2
+    assert ids <= {-(1 << 63) + number * step for number in range(3)}
+
+
 @pytest.mark.parametrize(("step", "left"), [(1, 40), (-7, -290)])
 def test_no_value_is_beyond_64_bits(
     spark: SparkSession, tmp_path: Path, step: int, left: int
