@@ -6,7 +6,8 @@ part reads the pages that have a row of it, column by column: pyarrow can't read
 as a small file in memory (`engine.parquet.page_index`).
 
 Whatever is missing or doesn't fit in an index leaves the row group whole. So do columns of lists, maps and
-structs, and row groups that would be read almost completely.
+structs, and row groups that would be read almost completely. Whether a page is as in the index shows only
+when it is read; if not, that is an error.
 
 Spec: PageIndex.md of Apache Parquet.
 """
@@ -52,7 +53,7 @@ _LONGEST_FOOTER = 256 << 10
 """Longer footers aren't parsed here, in Python."""
 
 _MOST_READ = 0.5
-"""The share of the bytes of a row group above which it is read as a whole."""
+"""The share of the bytes, or of the values, of a row group above which it is read as a whole."""
 
 _PART_ROWS = 100_000
 _PART_BYTES = 32 << 20
@@ -132,7 +133,15 @@ class PagePruner:
             for _, length in each.ranges(*each.among(first, end))
         ]
         whole = sum(each.positions[-1] - each.start for each in pages.values())
-        if sum(sizes) > whole * _MOST_READ:
+        # Each part decodes the whole of its pages.
+        decoded = sum(
+            each.first_rows[stop] - each.first_rows[at]
+            for first, end in ranges
+            for each in pages.values()
+            for at, stop in [each.among(first, end)]
+        )
+        most_decoded = num_rows * len(pages) * _MOST_READ
+        if sum(sizes) > whole * _MOST_READ or decoded > most_decoded:
             return None
         start = sum(file.footer.row_group(number).num_rows for number in range(group))
         reader = _RowGroupPages(file, footer, group, start, pages)
@@ -240,9 +249,12 @@ def _suitable_groups(
 
 def _indexed_footer(file: DataFile) -> IndexedFooter | None:
     length = file.footer.serialized_size
-    (data,) = file.read_ranges([(file.size - 8 - length, length)])
+    (data,) = file.read_ranges([(file.size - 8 - length, length + 8)])
+    if int.from_bytes(data[-8:-4], "little") != length:
+        # The footer that pyarrow has read is a plainer one; see `DataFile`.
+        return None
     try:
-        return IndexedFooter(data)
+        return IndexedFooter(data[:-8])
     except PyarrowFallback:
         return None
 
@@ -270,7 +282,7 @@ def _read_index(
             raise PyarrowFallback(f"the column {name} has no page index")
         chunks[name], wanted[name, False] = chunk, found_at
         found_at = index_range(chunk, of_bounds=True)
-        if name in with_bounds and found_at is not None:
+        if name in with_bounds and found_at is not None and footer.has_order(name):
             wanted[name, True] = found_at
     if any(start + length > file.size for start, length in wanted.values()):
         raise PyarrowFallback("a page index lies outside of the file")

@@ -72,6 +72,7 @@ __all__ = [
 
 # FileMetaData and SchemaElement
 _SCHEMA, _COLUMN_ORDERS = 2, 7
+_TYPE_ORDER = 1
 _REPETITION, _NAME, _NUM_CHILDREN = 3, 4, 5
 _REPEATED = 2
 
@@ -153,6 +154,12 @@ class IndexedFooter:
             raise PyarrowFallback("the footer has no schema")
         self._root = elements[0]
         self._leaves = _flat_columns(elements)
+
+    def has_order(self, column: str) -> bool:
+        """Whether the footer says that bounds of a column are in the order of its type."""
+        orders = self._footer.list_of(_COLUMN_ORDERS, STRUCT) or []
+        index = self._leaves[column][0] if column in self._leaves else len(orders)
+        return index < len(orders) and _TYPE_ORDER in orders[index].fields
 
     def chunk(self, group: int, column: str) -> ThriftStruct | None:
         """The ``ColumnChunk`` of a column in a row group; None if it has no page index."""

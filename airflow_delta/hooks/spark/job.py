@@ -223,6 +223,8 @@ class SparkJobHook(BaseHook):
         self, driver: Driver, folder: JobFolder, py_files: Sequence[str]
     ) -> None:
         environment = driver.environment(self._environment())
+        if self._kills:
+            raise AirflowException("the task was killed before its Spark job was submitted")
         try:
             self._submission.submit_program(
                 driver.program,

@@ -191,6 +191,13 @@ class YarnDriver:
                 limit_seconds,
                 self._client.pid,
             )
+            return
+        if self._client.returncode:
+            _log.error(
+                "the YARN application with the tag %s may still run: %s",
+                self._tag,
+                self._client_output(),
+            )
 
     def result(self) -> dict[str, Any] | None:
         """Fetch the result."""
@@ -206,15 +213,20 @@ class YarnDriver:
                 return (
                     f"the end of the YARN application with the tag {self._tag} isn't confirmed yet"
                 )
-            output = self._client_log.read_text(errors="replace").strip().splitlines()
             reason = "the state of the YARN application and its result couldn't be fetched:"
-            return "\n".join([reason, *output[-20:]])
+            return f"{reason}\n{self._client_output()}"
         lines: list[str] = []
         for found in report["applications"]:
             logs = f"yarn logs -applicationId {found['id']}, or {found['tracking_url']}"
             lines += [f"YARN application {found['id']}: {found['state']}, {found['final_status']}"]
             lines += [found["diagnostics"].strip(), f"the driver's log: {logs}"]
         return "\n".join(filter(None, lines))
+
+    def _client_output(self) -> str:
+        """The last lines of the client program's output."""
+        if not self._client_log.exists():
+            return ""
+        return "\n".join(self._client_log.read_text(errors="replace").strip().splitlines()[-20:])
 
     def _report(self) -> dict[str, Any]:
         """The report of the client program; empty if it has failed or isn't ready."""

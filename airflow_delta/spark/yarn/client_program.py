@@ -43,16 +43,23 @@ def main() -> int:
     base = _base_folder(jvm, settings, conf)
     storage = base.getFileSystem(settings)
     folder = jvm.org.apache.hadoop.fs.Path(base, ".sparkStaging")
-    result = _take_result(jvm, storage, folder, tag)
+    _write_report(path, {"applications": applications, "result": None})
+    published = jvm.org.apache.hadoop.fs.Path(folder, f"{tag}.json")
+    result = _read_result(storage, published)
+    _write_report(path, {"applications": applications, "result": result})
+    # Only now, so that an error here loses no result.
+    storage.delete(published, False)
     if not conf.getBoolean("spark.yarn.preserve.staging.files", False):
         for application in applications:
             storage.delete(jvm.org.apache.hadoop.fs.Path(folder, application["id"]), True)
     _delete_old_results(jvm, storage, folder)
-    report = {"applications": applications, "result": result}
+    return 0
+
+
+def _write_report(path: str, report: dict[str, Any]) -> None:
     unfinished = Path(f"{path}.part")
     unfinished.write_text(json.dumps(report), encoding="utf-8")
     unfinished.replace(path)
-    return 0
 
 
 def _end_applications(jvm: Any, settings: Any, tag: str) -> list[dict[str, str]]:
@@ -98,18 +105,15 @@ def _base_folder(jvm: Any, settings: Any, conf: Any) -> Any:
     return jvm.org.apache.hadoop.fs.FileSystem.get(settings).getHomeDirectory()
 
 
-def _take_result(jvm: Any, storage: Any, folder: Any, tag: str) -> Any:
-    """Read and delete the result; None if there is none."""
-    path = jvm.org.apache.hadoop.fs.Path(folder, f"{tag}.json")
+def _read_result(storage: Any, path: Any) -> Any:
+    """Read the result; None if there is none."""
     if not storage.exists(path):
         return None
     stream = storage.open(path)
     try:
-        result = json.loads(bytes(stream.readAllBytes()))
+        return json.loads(bytes(stream.readAllBytes()))
     finally:
         stream.close()
-    storage.delete(path, False)
-    return result
 
 
 def _delete_old_results(jvm: Any, storage: Any, folder: Any) -> None:

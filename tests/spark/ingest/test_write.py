@@ -381,7 +381,9 @@ def test_an_empty_text_that_partitions_a_table_may_be_given(
     DeltaTable.create(str(tmp_path), schema, partition_by=["p"])
     for given in ("''", "NULL"):
         write(spark.sql(f"SELECT '' AS a, {given} AS p"), str(tmp_path))
-    with pytest.raises(ConstraintViolationError, match="in the column p than its generation expression"):
+    with pytest.raises(
+        ConstraintViolationError, match="in the column p than its generation expression"
+    ):
         write(spark.sql("SELECT 'x' AS a, '' AS p"), str(tmp_path))
     assert {row["p"] for row in read_snapshot(spark, str(tmp_path)).collect()} == {None}
 

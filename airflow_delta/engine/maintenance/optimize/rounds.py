@@ -147,8 +147,8 @@ def _in_threads(
         return _write_here(make_write(1)(bins), reporter)
     parts = _split(bins, threads)
     with ThreadPoolExecutor(threads, thread_name_prefix="delta-optimize") as pool:
-        found: list[Future[list[Rewritten]]] = [pool.submit(_write, part) for part in parts]
         try:
+            found: list[Future[list[Rewritten]]] = [pool.submit(_write, part) for part in parts]
             for _ in parts:
                 for size in iter(written.get, None):
                     reporter.advance(size)

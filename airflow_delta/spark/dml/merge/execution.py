@@ -277,7 +277,9 @@ class _Staging:
         merge, clauses = self.merge, self.merge.of(NOT_MATCHED)
         ids = matched.where(F.col(SOURCE_ROW).isNotNull()).select(SOURCE_ROW).distinct()
         alone = merge.source.rows.join(ids, SOURCE_ROW, "left_anti").alias(merge.aliases[1])
-        found = alone.withColumn(CLAUSE, numbered(clauses))
+        # Not deterministic for Spark, which would otherwise evaluate conditions for rows with a match, too.
+        number = F.when(F.monotonically_increasing_id() >= 0, numbered(clauses))
+        found = alone.withColumn(CLAUSE, number)
         return assign(
             found.where(F.col(CLAUSE).isin(list(clauses))),
             {n: self._assignments[n] for n in clauses},

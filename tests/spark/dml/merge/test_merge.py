@@ -191,6 +191,15 @@ def test_a_source_that_is_the_table_itself(spark: SparkSession, numbers: Path) -
     assert values_in(spark, numbers) == {4: 5, 5: 6, 6: 7, 7: 8, 8: 9}
 
 
+def test_conditions_of_inserts_see_rows_without_a_match_alone(
+    spark: SparkSession, numbers: Path
+) -> None:
+    source = source_of(spark, "(1, 0), (100, 5)")
+    begun = merge(spark, str(numbers), source, "target.id = source.id")
+    result = begun.when_not_matched_insert_all("10 DIV source.v > 1").execute()
+    assert result.num_inserted_rows == 1
+
+
 def test_a_source_without_rows(spark: SparkSession, numbers: Path) -> None:
     rows = source_of(spark, "(3L, 1)").where("id < 0")
     begun = merge(spark, str(numbers), rows, "target.id = source.id")
