@@ -101,9 +101,8 @@ def align_rows(
             if _GENERATION in column.metadata:
                 computed.append(column)
         else:
-            value = cast.column(
-                rows[quoted(source.name)], source.data_type, column.data_type, column.name
-            )
+            given_value = without_collation(rows, source)
+            value = cast.column(given_value, source.data_type, column.data_type, column.name)
         columns.append(without_empty(value, column, partition_by).alias(column.name))
     later = depending_on(computed, made, table=table)
     now = [column for column in computed if column not in later]
@@ -113,6 +112,20 @@ def align_rows(
         tuple(column for column in identities if column.name in made),
         later,
     )
+
+
+def without_collation(rows: DataFrame, field: StructField) -> Column:
+    """A column of rows whose texts are compared byte by byte, as those of the table.
+
+    Args:
+        rows: the rows.
+        field: the column, in the engine's types, which have no collations.
+    """
+    column = rows[quoted(field.name)]
+    plain = spark_type(field.data_type)
+    if rows.schema[field.name].dataType.simpleString() == plain.simpleString():
+        return column
+    return column.cast(plain)
 
 
 def depending_on(

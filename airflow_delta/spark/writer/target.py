@@ -254,8 +254,9 @@ def _metadata(request: WriteRequest, base: Snapshot, rows: DataFrame) -> Metadat
     if not request.overwrite_schema:
         return base.metadata
     schema = new_table_schema(rows)
+    names = {name.lower(): name for name in schema.names}
     partition_by = request.partition_by or tuple(
-        name for name in base.metadata.partition_columns if schema.field(name) is not None
+        names[name.lower()] for name in base.metadata.partition_columns if name.lower() in names
     )
     unknown = [name for name in partition_by if schema.field(name) is None]
     if unknown or len(partition_by) == len(schema.fields):

@@ -373,6 +373,26 @@ def test_only_rows_of_the_result_are_checked(
     assert DeltaTable(table).snapshot().version == 3
 
 
+def test_rules_compare_texts_byte_by_byte(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.sql("SELECT 'a' AS c, array('a') AS l"), str(tmp_path))
+    add_constraint(spark, str(tmp_path), "is_a", "c = 'a'")
+    rows = spark.sql("SELECT 'A' COLLATE UTF8_LCASE AS c, array('x' COLLATE UTF8_LCASE) AS l")
+    with pytest.raises(ConstraintViolationError, match="the constraint is_a"):
+        write(rows, str(tmp_path))
+    with pytest.raises(ConstraintViolationError, match="replace_where"):
+        write(rows, str(tmp_path), "overwrite", replace_where="c = 'a'")
+    write(rows.withColumn("c", F.lower("c")), str(tmp_path))
+    assert len(rows_of(read_snapshot(spark, str(tmp_path)))) == 2
+
+
+def test_a_new_definition_keeps_the_partitions_whatever_the_case(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(spark.sql("SELECT 1 AS id, 'a' AS P"), str(tmp_path), partition_by=["P"])
+    write(spark.sql("SELECT 2L AS id, 'b' AS p"), str(tmp_path), "overwrite", overwrite_schema=True)
+    assert DeltaTable(str(tmp_path)).snapshot().metadata.partition_columns == ("p",)
+
+
 def test_an_empty_text_that_partitions_a_table_may_be_given(
     spark: SparkSession, tmp_path: Path
 ) -> None:
