@@ -198,7 +198,7 @@ def condition(chosen: random.Random, depth: int = 0) -> pc.Expression:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", deep_but_for(range(40), 0))
+@pytest.mark.parametrize("seed", deep_but_for(range(15), 0))
 def test_the_rows_are_those_without_skipping(
     tmp_path: Path, always: list[FilePart], seed: int, mode: str
 ) -> None:
@@ -295,7 +295,7 @@ def test_row_groups_are_read_as_a_whole_if_that_is_cheaper(
     assert not always
 
 
-@pytest.mark.parametrize("seed", deep_but_for(range(400), *range(10)))
+@pytest.mark.parametrize("seed", deep_but_for(range(150), *range(10)))
 def test_a_damaged_index_gives_an_error_or_the_rows(
     tmp_path: Path, always: list[FilePart], seed: int
 ) -> None:
