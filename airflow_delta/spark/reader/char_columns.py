@@ -10,7 +10,7 @@ texts as they were given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from pyspark.errors import PySparkException
@@ -96,8 +96,8 @@ def _lengths(
     match data_type, declared:
         case _, T.CharType() | T.VarcharType():
             yield name, declared.simpleString(), _longer_than(declared.length)
-        case StructType(fields), T.StructType() if len(fields) == len(declared.fields):
-            for field, member in zip(fields, declared.fields, strict=True):
+        case StructType(fields), T.StructType():
+            for field, member in _members(fields, declared.fields):
                 inner = _lengths(field.data_type, member.dataType, f"{name}.{field.name}")
                 for part, length, is_longer in inner:
                     yield part, length, _of_member(field.name, is_longer)
@@ -110,6 +110,23 @@ def _lengths(
                 yield part, length, _of_any(F.map_keys, is_longer)
             for part, length, is_longer in _lengths(value, declared.valueType, f"{name}.value"):
                 yield part, length, _of_any(F.map_values, is_longer)
+
+
+def _members(
+    fields: Sequence[StructField], declared: Sequence[T.StructField]
+) -> Iterator[tuple[StructField, T.StructField]]:
+    """The members of a struct with their declarations.
+
+    They are matched by position, because the declaration may have earlier names. If the struct has got or
+    lost members since, they are matched by name.
+    """
+    if len(fields) == len(declared):
+        yield from zip(fields, declared, strict=True)
+        return
+    by_name = {member.name.lower(): member for member in declared}
+    for field in fields:
+        if (found := by_name.get(field.name.lower())) is not None:
+            yield field, found
 
 
 def _longer_than(length: int) -> _Condition:
@@ -131,21 +148,20 @@ def _pads(spark: SparkSession) -> bool:
 
 
 def _padded(column: Column, data_type: DataType, declared: T.DataType) -> Column | None:
-    """The column, padded to its declared length; None if no part of it is padded.
-
-    Members of structs are matched by position: the declaration may have earlier names.
-    """
+    """The column, padded to its declared length; None if no part of it is padded."""
     match data_type, declared:
         case _, T.CharType():
             length = declared.length
             return F.when(F.char_length(column) < length, F.rpad(column, length, " ")).otherwise(
                 column
             )
-        case StructType(fields), T.StructType() if len(fields) == len(declared.fields):
+        case StructType(fields), T.StructType():
+            declared_as = {f.name: d.dataType for f, d in _members(fields, declared.fields)}
             members, any_padded = [], False
-            for field, declared_field in zip(fields, declared.fields, strict=True):
+            for field in fields:
                 member = column.getField(field.name)
-                padded = _padded(member, field.data_type, declared_field.dataType)
+                wanted = declared_as.get(field.name)
+                padded = None if wanted is None else _padded(member, field.data_type, wanted)
                 any_padded |= padded is not None
                 members.append((member if padded is None else padded).alias(field.name))
             return F.when(column.isNotNull(), F.struct(*members)) if any_padded else None

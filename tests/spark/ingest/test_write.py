@@ -373,6 +373,18 @@ def test_only_rows_of_the_result_are_checked(
     assert DeltaTable(table).snapshot().version == 3
 
 
+def test_lengths_inside_a_struct_that_gets_members(spark: SparkSession, tmp_path: Path) -> None:
+    declared = {"__CHAR_VARCHAR_TYPE_STRING": "struct<a:varchar(3),b:char(3)>"}
+    members = StructType((StructField("a", STRING), StructField("b", STRING)))
+    DeltaTable.create(str(tmp_path), StructType((StructField("s", members, metadata=declared),)))
+    more = spark.sql("SELECT named_struct('a', 'abc', 'b', 'x', 'c', 1) AS s")
+    write(more, str(tmp_path), merge_schema=True)
+    for long in ("named_struct('a', 'abcd')", "named_struct('b', 'abcd')"):
+        with pytest.raises(ConstraintViolationError, match="more characters than its type"):
+            write(spark.sql(f"SELECT {long} AS s"), str(tmp_path))
+    assert [row["s"]["b"] for row in read_snapshot(spark, str(tmp_path)).collect()] == ["x  "]
+
+
 def test_rules_compare_texts_byte_by_byte(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.sql("SELECT 'a' AS c, array('a') AS l"), str(tmp_path))
     add_constraint(spark, str(tmp_path), "is_a", "c = 'a'")
