@@ -117,6 +117,7 @@ def execute_optimization(
 
     Raises:
         DataFileError: a data file is damaged, or isn't as in the log. Facts: path.
+        DeletionVectorError: a deletion vector is damaged, or doesn't exist.
         MissingFilesError: a data file doesn't exist, or a new one doesn't any more before its commit.
             Facts: path.
         MetadataChangedError, ProtocolChangedError: others have changed the table so that new files need

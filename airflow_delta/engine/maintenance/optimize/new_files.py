@@ -15,7 +15,12 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.errors import DeltaWarning, MissingFilesError, StorageError
+from airflow_delta.engine.errors import (
+    DeltaWarning,
+    MissingFilesError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from airflow_delta.engine.maintenance.optimize.plan import TARGET_SIZE_TAG
 from airflow_delta.engine.maintenance.optimize.sorting.order import FileMarks
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
@@ -76,8 +81,16 @@ class NewFiles:
             like: the ``add`` of a file of the same partition.
             stats: the statistics.
             marks: what it says about the order of its rows; None for nothing.
+
+        Raises:
+            MissingFilesError: it doesn't exist any more. Facts: path, paths, num_missing.
+            StorageError: the store failed.
         """
-        return self.describe_stored(self.storage.head(path), like=like, stats=stats, marks=marks)
+        try:
+            info = self.storage.head(path)
+        except ObjectNotFoundError as error:
+            raise self._deleted([encode_path(path)]) from error
+        return self.describe_stored(info, like=like, stats=stats, marks=marks)
 
     def describe_stored(
         self,
@@ -124,15 +137,18 @@ class NewFiles:
             found = list(pool.map(partial(exists, self.storage), paths))
         missing = [file.path for file, is_there in zip(files, found, strict=True) if not is_there]
         if missing:
-            raise MissingFilesError(
-                f"{len(missing)} new files of this run don't exist any more, among them {missing[0]!r}, "
-                "perhaps because a vacuum has deleted them; they aren't committed: optimize again, and "
-                "vacuum with a retention that is longer than a run",
-                table=self.storage.root,
-                path=missing[0],
-                paths=tuple(missing[:100]),
-                num_missing=len(missing),
-            )
+            raise self._deleted(missing)
+
+    def _deleted(self, paths: Sequence[str]) -> MissingFilesError:
+        return MissingFilesError(
+            f"{len(paths)} new files of this run don't exist any more, among them {paths[0]!r}, "
+            "perhaps because a vacuum has deleted them; they aren't committed: optimize again, and "
+            "vacuum with a retention that is longer than a run",
+            table=self.storage.root,
+            path=paths[0],
+            paths=tuple(paths[:100]),
+            num_missing=len(paths),
+        )
 
     def keep(self, files: Iterable[AddFile]) -> None:
         """Record that files are, or may be, part of the table."""
