@@ -41,7 +41,12 @@ from airflow_delta.engine.transaction.conflicts import CurrentCommit, check_conf
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.intent import CloneVersion
 from airflow_delta.engine.transaction.isolation import isolation_level
-from airflow_delta.engine.transaction.prepare import Prepared, commit_text, prepare
+from airflow_delta.engine.transaction.prepare import (
+    Prepared,
+    check_definition,
+    commit_text,
+    prepare,
+)
 from airflow_delta.engine.transaction.provenance import Provenance, is_blind_append
 from airflow_delta.engine.transaction.reads import Reads
 from airflow_delta.engine.transaction.result import CommitResult, is_checkpoint_due
@@ -126,6 +131,10 @@ class CommitLoop:
             table=self._storage.root,
             version=prepared.context.version,
         )
+
+    def check_definition(self) -> None:
+        """Check the staged protocol, metadata and domains; see `prepare.check_definition`."""
+        check_definition(self._request.actions, self._context())
 
     def _prepare(self) -> Prepared:
         try:

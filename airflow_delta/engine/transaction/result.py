@@ -1,4 +1,4 @@
-"""`CommitResult`: the result of a commit."""
+"""`CommitResult`: the result of a commit; `may_be_made` tells what an error says about it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from airflow_delta.engine.errors import CommitOutcomeUnknownError, DeltaError
 from airflow_delta.engine.model.plain import time_or_none
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.times import utc_datetime
 
-__all__ = ["CommitResult", "is_checkpoint_due"]
+__all__ = ["CommitResult", "is_checkpoint_due", "may_be_made"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +63,18 @@ def is_checkpoint_due(version: int, properties: TableProperties) -> bool:
         InvalidTableError: ``delta.checkpointInterval`` isn't a valid number.
     """
     return version > 0 and version % properties.checkpoint_interval == 0
+
+
+def may_be_made(error: BaseException) -> bool:
+    """Whether a commit that has raised an error may have been made all the same.
+
+    Then its new files must stay, because they may be part of the table.
+
+    Args:
+        error: what `OptimisticTransaction.commit` has raised.
+
+    Returns:
+        False for the engine's errors but `CommitOutcomeUnknownError`; true for that, and for all that can
+        interrupt a commit at any point, such as a signal.
+    """
+    return isinstance(error, CommitOutcomeUnknownError) or not isinstance(error, DeltaError)

@@ -391,6 +391,21 @@ class OptimisticTransaction:
                 "this transaction was committed already, or tried to be; begin a new one",
                 table=self.table,
             )
+        loop = self._commit_loop(operation_metrics)
+        try:
+            return loop.run()
+        finally:
+            self._was_sent = bool(loop.sent)
+
+    def check_definition(self) -> None:
+        """Check the staged protocol, metadata and domains, so that a refusal comes before the work.
+
+        Raises:
+            DeltaError: `commit` would raise it, whatever files are staged until then.
+        """
+        self._commit_loop(None).check_definition()
+
+    def _commit_loop(self, operation_metrics: Mapping[str, int] | None) -> CommitLoop:
         actions = self._staged.freeze()
         if actions.is_empty:
             raise InvalidArgumentError("there is nothing to commit", table=self.table)
@@ -403,7 +418,7 @@ class OptimisticTransaction:
             read_version=self.read_version,
             task_run=current_task_run(),
         )
-        loop = CommitLoop(
+        return CommitLoop(
             CommitRequest(
                 self._storage,
                 actions,
@@ -416,10 +431,6 @@ class OptimisticTransaction:
                 owned=self._owned,
             )
         )
-        try:
-            return loop.run()
-        finally:
-            self._was_sent = bool(loop.sent)
 
     def _existing(self) -> Snapshot:
         if self._snapshot is None:

@@ -1,8 +1,8 @@
 """Check the condition of a new CHECK constraint.
 
 The condition becomes part of the table, for all engines. So it must depend on nothing but the values of a
-row: no other tables, functions of users, or random values. Delta Spark has a list of allowed functions, but
-only logs what isn't in it; here a violation is an error.
+row, and the time at which it is written: no other tables, functions of users, or random values. Delta
+Spark has a list of allowed functions, but only logs what isn't in it; here a violation is an error.
 
 Spec: PROTOCOL.md, "CHECK Constraints".
 """

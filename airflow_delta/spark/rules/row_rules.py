@@ -26,14 +26,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableError
+from airflow_delta.engine.errors import (
+    ConstraintViolationError,
+    DeltaError,
+    InvalidArgumentError,
+    InvalidTableError,
+)
 from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
-from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.features.schema_walk import all_fields, all_types
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.model.schema import BINARY, STRING, StructField, StructType
+from airflow_delta.engine.model.schema import BINARY, STRING, MapType, StructField, StructType
 from airflow_delta.spark.reader.char_columns import overlong_texts
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
@@ -45,6 +50,7 @@ __all__ = [
     "RowRule",
     "checked",
     "row_rules",
+    "table_expression",
     "violation",
     "without_empty",
 ]
@@ -53,6 +59,10 @@ GENERATION_EXPRESSION = "delta.generationExpression"
 """The metadata key of a generated column's expression."""
 
 _INVARIANTS = "delta.invariants"
+
+_CASE_SENSITIVE = "spark.sql.caseSensitive"
+_NAMES_IN_QUOTES = ("spark.sql.ansi.doubleQuotedIdentifiers", "spark.sql.ansi.enabled")
+"""The settings by which, together, ``"x"`` is a name for Spark, and not a text."""
 
 _NUM_SHOWN = 5
 """The number of columns of a row that a message shows, unless the rule has more."""
@@ -97,6 +107,8 @@ def row_rules(
         partition_by: the partition columns.
 
     Raises:
+        InvalidArgumentError: the session takes a text of a rule for a name.
+        ConstraintViolationError: a generated column is given whose values Spark can't compare.
         InvalidTableError: an invariant isn't JSON as the protocol has it; or the declared type of a CHAR or
             VARCHAR column can't be parsed. Whether Spark can evaluate the expressions is found when the
             rules are applied to rows.
@@ -105,11 +117,11 @@ def row_rules(
         *_not_null(schema),
         *_invariants(schema, table),
         *(
-            _constraint(name, expression, schema)
+            _constraint(name, expression, schema, table)
             for name, expression in sorted(properties.constraints.items())
         ),
         *(
-            _generated(field, schema, partition_by)
+            _generated(field, schema, partition_by, table)
             for field in schema
             if field.name in generated_given and GENERATION_EXPRESSION in field.metadata
         ),
@@ -124,11 +136,11 @@ def _not_null(schema: StructType) -> Iterator[RowRule]:
             yield RowRule(f"NOT NULL {name}", (name,), has_null, message)
 
 
-def _constraint(name: str, expression: str, schema: StructType) -> RowRule:
+def _constraint(name: str, expression: str, schema: StructType, table: str) -> RowRule:
     return RowRule(
         f"CHECK {name}",
         _columns(expression, schema),
-        _is_not_true(F.expr(expression)),
+        _is_not_true(table_expression(expression, f"CHECK {name}", table=table)),
         f"the rows break the constraint {name}, CHECK ({expression})",
     )
 
@@ -145,6 +157,7 @@ def checked(rows: DataFrame, rules: Sequence[RowRule], *, table: str) -> DataFra
         table: its location, for errors.
 
     Raises:
+        InvalidArgumentError: a rule can't be resolved in a case-sensitive session.
         InvalidTableError: a rule can't be resolved with these columns.
     """
     if not rules:
@@ -243,7 +256,7 @@ def _invariants(schema: StructType, table: str) -> Iterator[RowRule]:
         yield RowRule(
             f"invariant of {column}",
             tuple(dict.fromkeys((column, *_columns(expression, schema)))),
-            _is_not_true(F.expr(expression)),
+            _is_not_true(table_expression(expression, f"invariant of {column}", table=table)),
             f"the rows break the invariant of the column {column}, {expression}",
         )
 
@@ -275,9 +288,20 @@ def without_empty(column: Column, field: StructField, partition_by: Collection[s
     return F.when(F.length(column) > 0, column)
 
 
-def _generated(field: StructField, schema: StructType, partition_by: Collection[str]) -> RowRule:
+def _generated(
+    field: StructField, schema: StructType, partition_by: Collection[str], table: str
+) -> RowRule:
     expression = str(field.metadata[GENERATION_EXPRESSION])
-    computed = F.expr(expression).cast(spark_type(field.data_type))
+    if any(isinstance(type_, MapType) for _, type_ in all_types(field.data_type)):
+        raise ConstraintViolationError(
+            f"the rows have the generated column {field.name}, of the type {field.data_type}: Spark can't "
+            "compare maps, so that the values can't be checked; leave it out to have it computed",
+            table=table,
+            columns=(field.name,),
+        )
+    computed = table_expression(expression, f"generated column {field.name}", table=table).cast(
+        spark_type(field.data_type)
+    )
     wanted = without_empty(computed, field, partition_by)
     return RowRule(
         f"generated column {field.name}",
@@ -295,6 +319,32 @@ def _lengths(field: StructField, table: str) -> Iterator[RowRule]:
             "allows; shorten it (spaces at the end count)"
         )
         yield RowRule(f"{declared} {name}", (name,), is_longer, message)
+
+
+def table_expression(text: str, rule: str, *, table: str) -> Column:
+    """An expression that is part of a table, in which quoted ``"x"`` is a text.
+
+    Args:
+        text: the expression, in SQL.
+        rule: what it is in the table, for errors.
+        table: the table's location, for errors.
+
+    Raises:
+        InvalidArgumentError: the session takes ``"x"`` for the name of a column.
+    """
+    if '"' in text and all(_is_on(name) for name in _NAMES_IN_QUOTES):
+        raise InvalidArgumentError(
+            f"the table's rule {rule}, {text}, has a text in double quotes, which the Spark session takes "
+            f"for the name of a column: set {_NAMES_IN_QUOTES[0]} to false in it",
+            table=table,
+            rule=rule,
+        )
+    return F.expr(text)
+
+
+def _is_on(setting: str) -> bool:
+    spark = SparkSession.getActiveSession()
+    return spark is not None and str(spark.conf.get(setting)).lower() == "true"
 
 
 def _is_not_true(condition: Column) -> Column:
@@ -316,7 +366,14 @@ def _raise_unresolved(rows: DataFrame, rules: Sequence[RowRule], table: str) -> 
             raise _invalid(rule.name, error, table) from error
 
 
-def _invalid(rule: str, error: AnalysisException, table: str) -> InvalidTableError:
+def _invalid(rule: str, error: AnalysisException, table: str) -> DeltaError:
+    if _is_on(_CASE_SENSITIVE):
+        return InvalidArgumentError(
+            f"Spark can't evaluate the table's rule {rule}, perhaps because it has names in another case: "
+            f"set {_CASE_SENSITIVE} to false in the session; {error}",
+            table=table,
+            rule=rule,
+        )
     return InvalidTableError(
         f"Spark can't evaluate the table's rule {rule}: {error}; drop the rule, or correct it",
         table=table,

@@ -24,11 +24,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableError
 from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
 from airflow_delta.engine.features.identity import IdentityColumn, identity_columns
-from airflow_delta.engine.model.schema import StructField, StructType
+from airflow_delta.engine.model.schema import STRING, StructField, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
+from airflow_delta.spark.reader.char_columns import CHAR_METADATA, has_char
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
-from airflow_delta.spark.rules.row_rules import without_empty
+from airflow_delta.spark.rules.row_rules import table_expression, without_empty
 from airflow_delta.spark.writer.casts import Cast
 from airflow_delta.spark.writer.rows_schema import rows_schema
 
@@ -103,7 +104,8 @@ def align_rows(
         else:
             given_value = without_collation(rows, source)
             value = cast.column(given_value, source.data_type, column.data_type, column.name)
-        columns.append(without_empty(value, column, partition_by).alias(column.name))
+        value = without_empty(value, column, partition_by)
+        columns.append(_named(value, column.name, source))
     later = depending_on(computed, made, table=table)
     now = [column for column in computed if column not in later]
     return AlignedRows(
@@ -112,6 +114,13 @@ def align_rows(
         tuple(column for column in identities if column.name in made),
         later,
     )
+
+
+def _named(column: Column, name: str, source: StructField | None) -> Column:
+    """A column under its name. One that is declared as ``CHAR`` stays so, for comparisons with texts."""
+    if source is None or source.data_type != STRING or not has_char(source.metadata):
+        return column.alias(name)
+    return column.alias(name, metadata={CHAR_METADATA: source.metadata[CHAR_METADATA]})
 
 
 def without_collation(rows: DataFrame, field: StructField) -> Column:
@@ -212,7 +221,9 @@ def absent_value(field: StructField, cast: Cast) -> Column:
     null = F.lit(None).cast(spark_type(field.data_type))
     if field.metadata.get(_DEFAULT) is None or "delta.identity.start" in field.metadata:
         return null
-    return F.expr(_sql(field, _DEFAULT, cast.table)).cast(spark_type(field.data_type))
+    text = _sql(field, _DEFAULT, cast.table)
+    value = table_expression(text, f"default of {field.name}", table=cast.table)
+    return value.cast(spark_type(field.data_type))
 
 
 def with_generated(
@@ -246,7 +257,12 @@ def with_generated(
     if not columns:
         return rows
     chosen = where or {}
-    computed = [F.expr(_sql(column, _GENERATION, table)) for column in columns]
+    computed = [
+        table_expression(
+            _sql(column, _GENERATION, table), f"generated column {column.name}", table=table
+        )
+        for column in columns
+    ]
     prefix = _COMPUTED
     while any(name.lower().startswith(prefix) for name in rows.columns):
         prefix += "_"

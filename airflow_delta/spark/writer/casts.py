@@ -11,7 +11,8 @@ date, timestamp, timestamp without zone    each other, in the session's time zon
 void                                       any type, as null
 struct                                     struct, member by member, by name in any case; a member that
                                            the rows lack is null
-array, map                                 array, map, element by element
+array, map                                 array, map, element by element; a map whose keys become equal is
+                                           refused
 =========================================  ===========================================================
 
 All else is refused before anything is written, by the name of the column and the path in it. A value
@@ -144,7 +145,23 @@ class Cast:
             )
             return F.struct(key.alias("key"), value.alias("value"))
 
-        return F.map_from_entries(F.transform(F.map_entries(column), _pair))
+        cast = F.map_from_entries(F.transform(F.map_entries(column), _pair))
+        if str(found.key_type) == str(wanted.key_type):
+            return cast
+        # Spark would refuse them without a name, or, by a setting of the session, lose all but one.
+        keys = F.transform(
+            F.map_keys(column),
+            lambda key: self.column(key, found.key_type, wanted.key_type, f"{path}.key"),
+        )
+        return F.when(
+            F.size(F.array_distinct(keys)) < F.size(keys),
+            self._fails(
+                f"the rows have a map in the column {path} in which keys become equal by the cast to "
+                f"{wanted.key_type}",
+                path,
+                wanted,
+            ),
+        ).otherwise(cast)
 
     def _value(self, column: Column, found: DataType, wanted: DataType, path: str) -> Column:
         target = spark_type(wanted)
@@ -165,11 +182,17 @@ class Cast:
         else:
             cast = column.try_cast(target)
         # `try_cast` is null for a value that the type can't hold, in ANSI sessions and others.
-        error = self._refused(
-            f"the rows have a value in the column {path} that its type {wanted} can't hold", path
+        fails = self._fails(
+            f"the rows have a value in the column {path} that its type {wanted} can't hold",
+            path,
+            wanted,
         )
-        fails = F.raise_error(F.lit(error_text(error))).cast(target)
         return F.when(column.isNotNull() & cast.isNull(), fails).otherwise(cast)
+
+    def _fails(self, message: str, path: str, wanted: DataType) -> Column:
+        """A column whose evaluation fails, in place of a value."""
+        error = self._refused(message, path)
+        return F.raise_error(F.lit(error_text(error))).cast(spark_type(wanted))
 
     def _refused(self, message: str, path: str) -> ConstraintViolationError:
         return ConstraintViolationError(message, table=self.table, columns=(path,))

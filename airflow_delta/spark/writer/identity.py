@@ -1,7 +1,7 @@
 """Make the values of identity columns.
 
 Tasks make values independently of each other: row ``i`` of task ``t`` gets the value number
-``i * stride + t`` after the high water mark, where the stride is more than the number of tasks. The values
+``i * stride + t`` after the high water mark, where the stride is at least the number of tasks. The values
 depend only on the task and the index of the row, so a repeated task makes the same ones. As in Delta Spark
 they leave gaps.
 
@@ -88,7 +88,8 @@ def _value(number: Column, column: IdentityColumn, table: str) -> Column:
     # The numbers whose value is a 64-bit integer; -1 for none.
     last = (end - first) // step if -_LONG <= first < _LONG else -1
     error = ConstraintViolationError(
-        f"the identity column {column.name!r} has no values left: the next one would be no 64-bit integer",
+        f"the identity column {column.name!r} has no value left for some of the rows: it would be no "
+        "64-bit integer (each task leaves values to the others, by far the most after a shuffle)",
         table=table,
         columns=(column.name,),
     )
@@ -103,7 +104,7 @@ def _value(number: Column, column: IdentityColumn, table: str) -> Column:
 
 
 def _stride(rows: DataFrame) -> int:
-    """A number above that of the tasks that will write the rows.
+    """A number that the tasks that will write the rows don't exceed.
 
     A plan without a shuffle contains the number of its tasks. Adaptive execution decides on the tasks after
     a shuffle later: it merges small partitions, and may split large ones, so the result is eight times the
@@ -113,7 +114,7 @@ def _stride(rows: DataFrame) -> int:
     execution: Any = rows._jdf.queryExecution()  # noqa: SLF001
     plan = execution.executedPlan()
     if plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec":
-        return int(execution.toRdd().getNumPartitions()) + 1
+        return max(1, int(execution.toRdd().getNumPartitions()))
     planned = int(plan.outputPartitioning().numPartitions())
     shuffled = int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))
-    return max(8 * max(planned, shuffled), _MOST_TASKS) + 1
+    return max(8 * max(planned, shuffled), _MOST_TASKS)

@@ -10,12 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine import AddFile
-from airflow_delta.engine.errors import (
-    CommitConflictError,
-    ConstraintViolationError,
-    DeltaWarning,
-    StorageError,
-)
+from airflow_delta.engine.errors import DeltaWarning, StorageError
+from airflow_delta.engine.transaction.result import may_be_made
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -132,11 +128,9 @@ def commit_files(
     """
     try:
         commit = transaction.commit(operation_metrics=metrics)
-    except (CommitConflictError, ConstraintViolationError):
-        # Errors that rule out a commit: nobody needs the files.
-        raise
-    except BaseException:
-        files.keep()
+    except BaseException as error:
+        if may_be_made(error):
+            files.keep()
         raise
     files.keep()
     return commit.version

@@ -131,6 +131,7 @@ def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
         InvalidArgumentError: the requested partitioning isn't the table's.
         ConstraintViolationError: the table is append-only, and the write would remove rows.
         UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
+        InvalidTableError: a feature of the table doesn't allow its new columns.
         DeltaError: the table can't be read, or the request's ``check`` refuses it.
     """
     table = request.table
@@ -153,7 +154,11 @@ def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
         enforced=ENFORCED,
     )
     target = redefined_target(transaction, _metadata(request, base, rows))
-    return _without_lost_clustering(target) if request.overwrite_schema else target
+    if request.overwrite_schema:
+        target = _without_lost_clustering(target)
+    if target.metadata != base.metadata:
+        transaction.check_definition()
+    return target
 
 
 def redefined_target(transaction: OptimisticTransaction, metadata: Metadata) -> WriteTarget:

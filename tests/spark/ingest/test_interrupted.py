@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_delta.engine import DeltaTable, OptimisticTransaction
-from airflow_delta.engine.errors import CommitOutcomeUnknownError, StorageError
+from airflow_delta.engine.errors import (
+    CommitOutcomeUnknownError,
+    DeltaError,
+    InvalidTableError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.spark import delete, read_snapshot, write
 from airflow_delta.spark.dml import removed_rows
@@ -118,6 +124,23 @@ def test_files_stay_where_nobody_knows_of_the_commit(
     assert read_snapshot(spark, str(tmp_path)).count() == 6
     assert write(spark.range(4, 6), str(tmp_path), txn=("task", 1)).version == 1
     assert read_snapshot(spark, str(tmp_path)).count() == 6
+
+
+@pytest.mark.parametrize("kind", [InvalidTableError, UnsupportedFeatureError, StorageError])
+def test_files_of_a_commit_that_was_refused_are_deleted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DeltaError]
+) -> None:
+    write(spark.range(4), str(tmp_path))
+    before = set(tmp_path.rglob("*"))
+
+    def refused(*arguments: Any, **named: Any) -> Any:
+        assert set(tmp_path.rglob("*.parquet")) > before & set(tmp_path.rglob("*.parquet"))
+        raise kind("refused", table=str(tmp_path))
+
+    monkeypatch.setattr(OptimisticTransaction, "commit", refused)
+    with pytest.raises(kind, match="refused"):
+        write(spark.range(4, 6), str(tmp_path))
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} <= before
 
 
 @pytest.mark.parametrize("exists", [True, False])

@@ -21,9 +21,10 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
     ConstraintViolationError,
     InvalidArgumentError,
+    InvalidTableError,
     TableAlreadyExistsError,
 )
-from airflow_delta.engine.model.schema import INTEGER, STRING, StructField, StructType
+from airflow_delta.engine.model.schema import INTEGER, STRING, MapType, StructField, StructType
 from airflow_delta.spark import add_constraint, read_snapshot, set_not_null, write
 from airflow_delta.spark.writer import file_writing
 from tests.spark.conftest import bag, rows_of
@@ -395,6 +396,86 @@ def test_rules_compare_texts_byte_by_byte(spark: SparkSession, tmp_path: Path) -
         write(rows, str(tmp_path), "overwrite", replace_where="c = 'a'")
     write(rows.withColumn("c", F.lower("c")), str(tmp_path))
     assert len(rows_of(read_snapshot(spark, str(tmp_path)))) == 2
+
+
+@pytest.mark.parametrize("policy", ["EXCEPTION", "LAST_WIN"])
+def test_keys_of_a_map_that_become_equal_are_refused(
+    spark: SparkSession, tmp_path: Path, policy: str
+) -> None:
+    write(spark.sql("SELECT array(map(7, 'seven')) AS m"), str(tmp_path))
+    spark.conf.set("spark.sql.mapKeyDedupPolicy", policy)
+    try:
+        write(spark.sql("SELECT array(map(1.2D, 'a', 2.7D, 'b'), map(), NULL) AS m"), str(tmp_path))
+        with pytest.raises(
+            ConstraintViolationError, match=r"the column m\.element in which keys become equal"
+        ):
+            write(spark.sql("SELECT array(map(1.2D, 'a', 1.7D, 'b')) AS m"), str(tmp_path))
+    finally:
+        spark.conf.unset("spark.sql.mapKeyDedupPolicy")
+    found = read_snapshot(spark, str(tmp_path), 1).where("size(m) = 3").first()
+    assert found is not None
+    assert found["m"] == [{1: "a", 2: "b"}, {}, None]
+
+
+@pytest.mark.parametrize("partition_by", [[], ["c"]])
+def test_rows_of_a_char_column_replace_themselves(
+    spark: SparkSession, tmp_path: Path, partition_by: list[str]
+) -> None:
+    declared = {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}
+    schema = StructType((StructField("c", STRING, metadata=declared), StructField("n", INTEGER)))
+    DeltaTable.create(str(tmp_path), schema, partition_by=partition_by)
+    write(spark.sql("SELECT 'ab' AS c, 1 AS n UNION ALL SELECT 'cd', 2"), str(tmp_path))
+    own = read_snapshot(spark, str(tmp_path)).where("c = 'ab'").withColumn("n", F.lit(3))
+    write(own, str(tmp_path), "overwrite", replace_where="c = 'ab'")
+    found = read_snapshot(spark, str(tmp_path)).collect()
+    assert sorted((row["c"], row["n"]) for row in found) == [("ab   ", 3), ("cd   ", 2)]
+
+
+def test_texts_in_double_quotes_stay_texts(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.sql("SELECT 'b' AS a"), str(tmp_path))
+    add_constraint(spark, str(tmp_path), "no_a", 'a <> "a"')
+    write(spark.sql("SELECT 'c' AS a"), str(tmp_path))
+    spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    try:
+        with pytest.raises(InvalidArgumentError, match=r"doubleQuotedIdentifiers to false in it"):
+            write(spark.sql("SELECT 'd' AS a"), str(tmp_path))
+    finally:
+        spark.conf.unset("spark.sql.ansi.doubleQuotedIdentifiers")
+
+
+def test_a_case_sensitive_session_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.sql("SELECT 1 AS a"), str(tmp_path))
+    add_constraint(spark, str(tmp_path), "positive", "A > 0")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(InvalidArgumentError, match=r"set spark\.sql\.caseSensitive to false"):
+            write(spark.sql("SELECT 2 AS a"), str(tmp_path))
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_generated_map_is_computed_but_not_given(spark: SparkSession, tmp_path: Path) -> None:
+    generated = {"delta.generationExpression": "map('k', a)"}
+    wanted = MapType(STRING, INTEGER, value_contains_null=True)
+    schema = StructType((StructField("a", INTEGER), StructField("m", wanted, metadata=generated)))
+    DeltaTable.create(str(tmp_path), schema)
+    write(spark.sql("SELECT 1 AS a"), str(tmp_path))
+    with pytest.raises(ConstraintViolationError, match=r"can't compare maps.*leave it out"):
+        write(spark.sql("SELECT 1 AS a, map('k', 1) AS m"), str(tmp_path))
+    assert [row["m"] for row in read_snapshot(spark, str(tmp_path)).collect()] == [{"k": 1}]
+
+
+def test_a_new_definition_that_the_table_cannot_have_is_refused_before_the_work(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(spark.sql("SELECT 1 AS id, 2 AS n"), str(tmp_path), cluster_by=["n"])
+    files = data_files(tmp_path)
+    worked = spark.sql("SELECT 1 AS id, struct(1 AS x) AS n").where(
+        F.raise_error(F.lit("rows are computed")).cast("boolean")
+    )
+    with pytest.raises(InvalidTableError, match="cluster"):
+        write(worked, str(tmp_path), "overwrite", overwrite_schema=True)
+    assert data_files(tmp_path) == files
 
 
 def test_a_new_definition_keeps_the_partitions_whatever_the_case(

@@ -23,11 +23,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.arrow.numpy_arrays import Int64Vector, int64_view
-from airflow_delta.engine.errors import (
-    CommitConflictError,
-    CommitOutcomeUnknownError,
-    DeltaError,
-)
+from airflow_delta.engine.errors import CommitConflictError
 from airflow_delta.engine.features.clustering import DOMAIN
 from airflow_delta.engine.maintenance.optimize.new_files import NewFiles, Rewritten
 from airflow_delta.engine.maintenance.optimize.plan import BIN, OptimizePlan, enforced_features
@@ -41,6 +37,7 @@ from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.transaction.commit_loop import pause
+from airflow_delta.engine.transaction.result import may_be_made
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["OptimizeResult", "commit_rounds", "execute_optimization"]
@@ -229,10 +226,7 @@ class _Run:
                 pause(conflicts)
                 continue
             except BaseException as error:
-                if isinstance(error, CommitOutcomeUnknownError) or not isinstance(
-                    error, DeltaError
-                ):
-                    # The commit may have been made, and then the table has the files.
+                if may_be_made(error):
                     self._new_files.keep([add for each in done for add in each.adds])
                 raise
             self._new_files.keep([add for each in done for add in each.adds])

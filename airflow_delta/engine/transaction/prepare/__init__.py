@@ -11,6 +11,6 @@ PROTOCOL.md, "Requirements for Writers" and the sections of the features.
 from __future__ import annotations
 
 from airflow_delta.engine.transaction.prepare.commit_text import commit_text
-from airflow_delta.engine.transaction.prepare.stages import Prepared, prepare
+from airflow_delta.engine.transaction.prepare.stages import Prepared, check_definition, prepare
 
-__all__ = ["Prepared", "commit_text", "prepare"]
+__all__ = ["Prepared", "check_definition", "commit_text", "prepare"]

@@ -36,7 +36,7 @@ from airflow_delta.engine.transaction.prepare.validity import (
 from airflow_delta.engine.transaction.prepare.value_types import check_values
 from airflow_delta.engine.transaction.staged import Actions
 
-__all__ = ["STAGES", "Prepared", "Stage", "prepare"]
+__all__ = ["STAGES", "Prepared", "Stage", "check_definition", "prepare"]
 
 Stage: TypeAlias = Callable[[Actions, CommitContext], Actions]
 """One feature's rule for a commit. A check returns the actions unchanged."""
@@ -71,6 +71,16 @@ STAGES: tuple[Stage, ...] = (
     record_timestamps,
 )
 """Every stage. Cheap ones, and those that find common mistakes, come first."""
+
+_DEFINITION_STAGES: tuple[Stage, ...] = (
+    check_values,
+    check_table,
+    check_field_metadata,
+    check_domains,
+    check_iceberg,
+    check_clustering,
+)
+"""Those of the stages that refuse a definition of the table, whatever its files."""
 
 _NEW_FILE_STAGES: frozenset[Stage] = frozenset(
     {
@@ -107,6 +117,20 @@ class Prepared:
     actions: Actions
     context: CommitContext
     tags: Mapping[str, str]
+
+
+def check_definition(actions: Actions, context: CommitContext) -> None:
+    """Check new protocol, metadata and domains before there are files.
+
+    Args:
+        actions: what the transaction has staged so far.
+        context: the table as these actions would leave it.
+
+    Raises:
+        DeltaError: see `prepare`.
+    """
+    for stage in _DEFINITION_STAGES:
+        stage(actions, context)
 
 
 def prepare(actions: Actions, context: CommitContext) -> Prepared:

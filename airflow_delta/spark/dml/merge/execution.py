@@ -146,7 +146,10 @@ class MergeAttempt:
             return begun
         base = begun.transaction.base
         metadata = evolved_metadata(base, self.source, self.clauses, self.aliases[0])
-        return redefined_target(begun.transaction, metadata)
+        target = redefined_target(begun.transaction, metadata)
+        if metadata != base.metadata:
+            begun.transaction.check_definition()
+        return target
 
 
 def _clause_parameters(clause: MergeClause, rows: Mapping[str, DataFrame] | None) -> dict[str, str]:
