@@ -134,7 +134,10 @@ def write(
         allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
-        InvalidArgumentError: an argument is invalid, or two exclude each other.
+        InvalidArgumentError: an argument is invalid, or two exclude each other; or a setting of the session
+            changes what a rule of the table means.
+        InvalidTableError: a feature of the table doesn't allow its new columns, or Spark can't evaluate one
+            of its rules.
         TableAlreadyExistsError: the mode is ``error`` and the table exists.
         ConstraintViolationError: the rows don't fit the table. The message has the rule, the number of rows
             that break it, and one of them.
