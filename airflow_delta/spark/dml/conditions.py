@@ -41,10 +41,12 @@ class ChosenFiles:
     Attributes:
         whole: the files for whose rows it is always true.
         partial: the files whose rows must be read to decide it.
+        columns: the names of the columns in the condition, in lower case.
     """
 
     whole: pa.Table
     partial: pa.Table
+    columns: frozenset[str] = frozenset()
 
 
 def choose_files(
@@ -72,16 +74,18 @@ def choose_files(
     generated = generated_partitions(spark, base)
     pruning = implied_expression(spark, schema, plan, generated=generated)
     candidates = transaction.read_files(pruning)
-    if _referenced_columns(plan) <= {name.lower() for name in target.partition_by}:
-        return ChosenFiles(
-            _of_partitions(spark, target, candidates, condition), candidates.slice(0, 0)
-        )
+    columns = _referenced_columns(plan)
+    if columns <= {name.lower() for name in target.partition_by}:
+        whole = _of_partitions(spark, target, candidates, condition)
+        return ChosenFiles(whole, candidates.slice(0, 0), columns)
     unmatched = unmatched_expression(spark, schema, plan)
     if unmatched is None:
-        return ChosenFiles(candidates.slice(0, 0), candidates)
+        return ChosenFiles(candidates.slice(0, 0), candidates, columns)
     others = base.files(columns=["path"], predicate=unmatched)["path"]
     has_others = pc.is_in(candidates["path"], value_set=others.combine_chunks())
-    return ChosenFiles(candidates.filter(pc.invert(has_others)), candidates.filter(has_others))
+    return ChosenFiles(
+        candidates.filter(pc.invert(has_others)), candidates.filter(has_others), columns
+    )
 
 
 def check_condition(spark: SparkSession, target: WriteTarget, condition: Column | str) -> None:
@@ -142,10 +146,10 @@ def _checked(
     return check_repeatable(nothing, condition, what, "the table", table=table)
 
 
-def _referenced_columns(plan: Tree) -> set[str]:
+def _referenced_columns(plan: Tree) -> frozenset[str]:
     """The names of the columns in the condition of a plan, in lower case."""
     references = plan.condition().references().toSeq()
-    return {str(references.apply(i).name()).lower() for i in range(references.size())}
+    return frozenset(str(references.apply(i).name()).lower() for i in range(references.size()))
 
 
 def _of_partitions(

@@ -110,7 +110,7 @@ def stage_deletion(
     if copies and chosen.partial.num_rows and keeps_change_data(target):
         # With change data files, the rows of whole files must be in one as well.
         files = pa.concat_tables([chosen.whole, chosen.partial])
-        chosen = ChosenFiles(chosen.whole.slice(0, 0), files)
+        chosen = ChosenFiles(chosen.whole.slice(0, 0), files, chosen.columns)
     whole = chosen.whole
     target.transaction.remove_files(whole)
     found = Deletion(
@@ -123,7 +123,13 @@ def stage_deletion(
     reader = SnapshotReader(spark, table, target.base)
     # Without a condition there are no partial files.
     assert condition is not None
-    matches = matching_rows(reader, chosen.partial, condition, partition_by=target.partition_by)
+    matches = matching_rows(
+        reader,
+        chosen.partial,
+        condition,
+        partition_by=target.partition_by,
+        columns=chosen.columns,
+    )
     rows = collect_rows(matches, table=target.table).rows
     if not rows:
         return found

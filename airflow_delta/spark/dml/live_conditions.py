@@ -90,6 +90,7 @@ def matching_rows(
     *,
     partition_by: Collection[str],
     tracked: TrackedRows | None = None,
+    columns: Collection[str] | None = None,
 ) -> DataFrame:
     """Read the rows of some files for which a condition is true.
 
@@ -99,11 +100,12 @@ def matching_rows(
         condition: a condition on the table's columns, which was checked (`conditions.choose_files`).
         partition_by: the partition columns.
         tracked: the sources of row ids, to add them.
+        columns: the columns that the rows need have, at least those in the condition; None: all.
 
     Returns:
         The rows of `SnapshotReader.located_rows`, with `LOCATION_LIVE`.
     """
-    rows = reader.located_rows(files, tracked=tracked, with_live=True)
+    rows = reader.located_rows(files, columns=columns, tracked=tracked, with_live=True)
     found = rows.where(condition)
     parts = conjuncts(found._jdf.queryExecution().analyzed().condition())  # noqa: SLF001
     safe = guarded(rows, rows, parts, files, partition_by=partition_by)

@@ -121,7 +121,9 @@ class RewrittenUpdate:
         reader = SnapshotReader(self.spark, self.table, self.target.base)
         found = LocatedRows()
         if chosen.partial.num_rows:
-            rows = matching_rows(reader, chosen.partial, self.condition, partition_by=())
+            rows = matching_rows(
+                reader, chosen.partial, self.condition, partition_by=(), columns=chosen.columns
+            )
             found = collect_rows(rows, table=self.target.table)
         touched = chosen.partial.take(pa.array(sorted(found.rows), pa.int64()))
         files = pa.concat_tables([touched, chosen.whole])

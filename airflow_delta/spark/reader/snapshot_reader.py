@@ -12,7 +12,7 @@ Spec: PROTOCOL.md, "Reader Requirements" of the features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_c
 from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.model.schema import StructType
 from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, frame_schema
 from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
 from airflow_delta.spark.reader.file_rows import (
@@ -162,6 +163,7 @@ class SnapshotReader:
         self,
         adds: pa.Table,
         *,
+        columns: Collection[str] | None = None,
         only: Mapping[int, BitMap64] | None = None,
         tracked: TrackedRows | None = None,
         with_live: bool = False,
@@ -170,12 +172,14 @@ class SnapshotReader:
 
         Args:
             adds: the files, with the columns that `rows` needs.
+            columns: the names of the table's columns to read, in lower case; None: all. To plan a scan of
+                many columns that nobody uses takes Spark longer.
             only: the row indexes to read, by the index of the file; None: all rows that aren't deleted.
             tracked: the sources of row ids, to add them.
             with_live: whether to add `LOCATION_LIVE`.
 
         Returns:
-            All columns of the table, then `LOCATION_FILE`, the index of the file in ``adds``,
+            The columns of the table, then `LOCATION_FILE`, the index of the file in ``adds``,
             `LOCATION_ROW`, the index of the row in the file, counting deleted rows, `LOCATION_ID` with
             ``tracked``, and `LOCATION_LIVE` with ``with_live``.
 
@@ -194,10 +198,11 @@ class SnapshotReader:
                 locations.append(T.StructField(LOCATION_LIVE, T.BooleanType()))
             nothing = T.StructType([*self.table_schema.fields, *locations])
             return self._spark.createDataFrame([], nothing)
-        schema, mode, partitioning = self._snapshot.schema, self._mode, self._partition_columns
+        schema, mode = self._chosen_schema(columns), self._mode
+        partitioning = [name for name in self._partition_columns if name in schema.names]
         stored = file_schema(schema, mode=mode, without=partitioning)
         facts = partition_facts(adds, schema, partitioning, mode)
-        columns = [
+        selected = [
             *table_columns(self._spark, schema, partitioning, mode),
             F.col(FILE_NUMBER).alias(LOCATION_FILE),
             F.col(FILE_ROW_INDEX).alias(LOCATION_ROW),
@@ -205,13 +210,19 @@ class SnapshotReader:
         if tracked:
             stored = T.StructType([*stored.fields, *tracked.stored])
             facts = {**facts, **tracked.facts(adds)}
-            columns.append(tracked.columns()[0].alias(LOCATION_ID))
+            selected.append(tracked.columns()[0].alias(LOCATION_ID))
         rows = self.file_rows(adds, stored, facts, vectors=only, selects=only is not None)
         if with_live:
             # Without a join, each row of the files is one of the table.
             is_live = F.col(IS_LIVE) if IS_LIVE in rows.columns else F.lit(True)
-            columns.append(is_live.alias(LOCATION_LIVE))
-        return rows.select(columns)
+            selected.append(is_live.alias(LOCATION_LIVE))
+        return rows.select(selected)
+
+    def _chosen_schema(self, columns: Collection[str] | None) -> StructType:
+        schema = self._snapshot.schema
+        if columns is None:
+            return schema
+        return StructType(tuple(field for field in schema if field.name.lower() in columns))
 
     def file_rows(
         self,
