@@ -40,7 +40,7 @@ from airflow_delta.change_feeds.directories import (
 )
 from airflow_delta.change_feeds.request import FeedRequest, check_columns, refusal
 from airflow_delta.change_feeds.table_identity import is_same_log
-from airflow_delta.engine.changes.file_changes import COMMIT_VERSION
+from airflow_delta.engine.features.change_columns import COMMIT_VERSION
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot

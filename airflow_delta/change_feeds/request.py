@@ -21,9 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine.changes.file_changes import CHANGE_TYPE, COMMIT_VERSION
-from airflow_delta.engine.changes.plan import COMMIT_TIMESTAMP
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
+from airflow_delta.engine.features.change_columns import CHANGE_COLUMNS
 from airflow_delta.engine.features.column_names import check_column_names
 from airflow_delta.engine.model.nullable import nullable
 from airflow_delta.engine.model.schema import StructType
@@ -47,7 +46,7 @@ FORMATS = ("parquet", "delta")
 CHANGE_KINDS = ("insert", "delete", "update_preimage", "update_postimage")
 """The values of ``_change_type``."""
 
-_CHANGE_COLUMNS = frozenset({CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
+_CHANGE_COLUMNS = frozenset(CHANGE_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)

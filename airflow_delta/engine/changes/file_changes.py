@@ -40,17 +40,12 @@ from airflow_delta.engine.arrow.numpy_arrays import int32_array
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.features.change_columns import CHANGE_TYPE, COMMIT_VERSION
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.replay.file_key import file_keys
 
-__all__ = ["ACTION_COLUMNS", "CHANGE_TYPE", "COMMIT_VERSION", "file_changes"]
-
-CHANGE_TYPE = "_change_type"
-"""``insert`` or ``delete``; null for change data files, which have this column themselves."""
-
-COMMIT_VERSION = "_commit_version"
-"""The version that made the change."""
+__all__ = ["ACTION_COLUMNS", "file_changes"]
 
 ACTION_COLUMNS = ("path", "partitionValues", "size", "dataChange", "deletionVector", "stats")
 """The required columns of file actions."""

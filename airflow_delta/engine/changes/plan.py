@@ -22,10 +22,10 @@ from airflow_delta.engine.changes.availability import check_available
 from airflow_delta.engine.changes.bounds import Bound, resolve_range
 from airflow_delta.engine.changes.file_changes import (
     ACTION_COLUMNS,
-    COMMIT_VERSION,
     file_changes,
 )
 from airflow_delta.engine.errors import ChangesNotAvailableError, ObjectNotFoundError
+from airflow_delta.engine.features.change_columns import COMMIT_TIMESTAMP, COMMIT_VERSION
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.model.schema import StructType
@@ -34,10 +34,7 @@ from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.table_schema import table_schema
 
-__all__ = ["COMMIT_TIMESTAMP", "ChangePlan", "plan_changes"]
-
-COMMIT_TIMESTAMP = "_commit_timestamp"
-"""The time of the version, as in time travel and history."""
+__all__ = ["ChangePlan", "plan_changes"]
 
 
 @dataclass(frozen=True, slots=True)

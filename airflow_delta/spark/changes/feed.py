@@ -51,9 +51,10 @@ from airflow_delta.change_feeds.request import (
 )
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import CommitConflictError, ObjectExistsError, StorageError
+from airflow_delta.engine.features.change_columns import CHANGE_TYPE, COMMIT_VERSION
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import VOID
-from airflow_delta.spark.changes.read import CHANGE_COLUMNS, read_changes
+from airflow_delta.spark.changes.read import read_changes
 from airflow_delta.spark.ingest.write import write_table
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.reader.data_files import write_data_files
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FeedResult", "append_changes"]
 
-_CHANGE_TYPE, _COMMIT_VERSION, _ = CHANGE_COLUMNS
 
 _RENAMED_AT_ONCE = frozenset({"file", "hdfs"})
 """The schemes of the file systems in which a directory is renamed in one step, files and all.
@@ -265,7 +265,7 @@ class _Feed:
     def _observed(self, changes: DataFrame) -> tuple[Observation, DataFrame]:
         """Count the changes by kind while they are written."""
         seen = Observation()
-        kinds = [F.count_if(F.col(_CHANGE_TYPE) == kind).alias(kind) for kind in CHANGE_KINDS]
+        kinds = [F.count_if(F.col(CHANGE_TYPE) == kind).alias(kind) for kind in CHANGE_KINDS]
         return seen, changes.observe(seen, *kinds)
 
     def _check(self, held: Snapshot) -> None:
@@ -279,11 +279,11 @@ class _Feed:
         rows = read_snapshot(
             self._spark,
             request.target_uri,
-            columns=[_CHANGE_TYPE],
-            predicate=F.col(_COMMIT_VERSION).between(request.start, request.end),
+            columns=[CHANGE_TYPE],
+            predicate=F.col(COMMIT_VERSION).between(request.start, request.end),
             storage_options=self._options,
         )
-        found = {row[0]: row[1] for row in rows.groupBy(_CHANGE_TYPE).count().collect()}
+        found = {row[0]: row[1] for row in rows.groupBy(CHANGE_TYPE).count().collect()}
         counts = {kind: found.get(kind, 0) for kind in CHANGE_KINDS}
         return FeedResult(counts, appended=False, committed_version=commit)
 

@@ -26,13 +26,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.changes.file_changes import CHANGE_TYPE, COMMIT_VERSION
-from airflow_delta.engine.changes.plan import COMMIT_TIMESTAMP, ChangePlan
+from airflow_delta.engine.changes.plan import ChangePlan
 from airflow_delta.engine.changes.row_selection import read_entry_rows
 from airflow_delta.engine.commit.owner import CommitOwner
 from airflow_delta.engine.errors import (
     InvalidTableError,
     UnsupportedFeatureError,
+)
+from airflow_delta.engine.features.change_columns import (
+    CHANGE_COLUMNS,
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    columns_named_as_changes,
 )
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.model.paths import resolve
@@ -48,9 +54,7 @@ from airflow_delta.spark.reader.file_partitions import partition_facts, table_co
 from airflow_delta.spark.reader.file_rows import file_rows, stored_column, with_facts
 from airflow_delta.spark.runtime.locations import hadoop_uris
 
-__all__ = ["CHANGE_COLUMNS", "read_changes"]
-
-CHANGE_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+__all__ = ["read_changes"]
 """The columns of a change that aren't columns of the table."""
 
 _CHANGE_TYPES = T.StructType(
@@ -237,7 +241,7 @@ def _check_format(plan: ChangePlan) -> None:
 
 def _check_names(schema: StructType, uri: str) -> None:
     """Refuse a table with a column that has a name of `CHANGE_COLUMNS`, ignoring case."""
-    taken = [name for name in schema.names if name.lower() in CHANGE_COLUMNS]
+    taken = columns_named_as_changes(schema)
     if taken:
         raise InvalidTableError(
             f"the table has the columns {taken}, whose names are those of the columns of a change; "

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from airflow_delta.engine.features.change_columns import CHANGE_TYPE
 from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.spark.reader.columns import quoted
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["changed", "keeps_change_data", "stage_changes", "written"]
 
-_CHANGE_TYPE = "_change_type"
 """The column of change data files that says what happened to a row."""
 
 _DIRECTORY = "_change_data/"
@@ -54,7 +54,7 @@ def changed(rows: DataFrame, change_type: str, target: WriteTarget) -> DataFrame
             ``update_postimage``.
         target: the table.
     """
-    return rows.select(*target_layout(target).columns(), F.lit(change_type).alias(_CHANGE_TYPE))
+    return rows.select(*target_layout(target).columns(), F.lit(change_type).alias(CHANGE_TYPE))
 
 
 def written(
@@ -84,7 +84,7 @@ def written(
     path = hadoop_path(resolve(new_files.storage.root, encode_path(directory)))
     rows = spark.read.schema(schema).option("basePath", path).parquet(path)
     names = [quoted(name) for name in (*layout.written.names, *layout.directories)]
-    return rows.select(*names, F.lit(change_type).alias(_CHANGE_TYPE))
+    return rows.select(*names, F.lit(change_type).alias(CHANGE_TYPE))
 
 
 def stage_changes(frames: Sequence[DataFrame], target: WriteTarget, new_files: NewFiles) -> int:

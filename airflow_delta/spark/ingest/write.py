@@ -32,6 +32,7 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
 )
 from airflow_delta.engine.features.identity import identity_columns
+from airflow_delta.engine.model.arguments import check_texts
 from airflow_delta.spark.dml.conditions import predicate_text
 from airflow_delta.spark.ingest.auto_compaction import AutoCompaction, compact_after_write
 from airflow_delta.spark.ingest.replacement import check_replacement, stage_replacement
@@ -152,8 +153,8 @@ def write(
         WriteRequest(
             DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside),
             mode,
-            partition_by=tuple(partition_by),
-            cluster_by=tuple(cluster_by),
+            partition_by=check_texts("partition_by", partition_by, "names of columns", table=uri),
+            cluster_by=check_texts("cluster_by", cluster_by, "names of columns", table=uri),
             properties=dict(properties or {}),
             replace_where=replace_where,
             partition_overwrite=partition_overwrite,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.model.arguments import check_type, wrong_argument
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -99,12 +100,35 @@ def check_request(request: WriteRequest, rows: DataFrame | Any) -> None:
             raise _invalid(
                 request, f"unknown {name} {value!r}: expected one of {', '.join(choices)}"
             )
+    if rows.isStreaming:
+        raise _invalid(
+            request,
+            "rows: the DataFrame is a stream: write its batches by foreachBatch of its writer, each with a "
+            "txn of its own",
+        )
+    _check_types(request)
     size = request.target_file_size
     if size is not None and (type(size) is not int or size < 1):
         raise _invalid(
             request, f"target_file_size={size!r}: expected a number of bytes, at least 1"
         )
     _check_overwrite(request)
+
+
+def _check_types(request: WriteRequest) -> None:
+    """Check that flags are no texts, which would all be true, and the condition is one for Spark."""
+    from pyspark.sql import Column
+
+    table = request.table.uri
+    check_type("merge_schema", request.merge_schema, bool, "true or false", table=table)
+    check_type("overwrite_schema", request.overwrite_schema, bool, "true or false", table=table)
+    optimize = request.optimize_write
+    check_type("optimize_write", optimize, bool | None, "true, false or None", table=table)
+    condition = request.replace_where
+    if not (condition is None or isinstance(condition, str | Column)):
+        raise wrong_argument(
+            "replace_where", "a condition as a text or Column", condition, table=table
+        )
 
 
 def _check_overwrite(request: WriteRequest) -> None:

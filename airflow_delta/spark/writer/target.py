@@ -140,6 +140,9 @@ def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
     base = transaction.read_table() if request.replaces_all else transaction.base
     if request.check is not None:
         request.check(base)
+    if request.mode in ("error", "ignore"):
+        # Nothing is written to a table that exists.
+        return target_of(transaction)
     if request.mode == "overwrite" and base.properties.append_only and base.num_files:
         raise ConstraintViolationError(
             "the table is append-only (delta.appendOnly=true), and an overwrite removes rows: append "
@@ -216,6 +219,7 @@ def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
         enforces=ENFORCED,
         owners=request.table.commit_owners,
     )
+    transaction.check_definition()
     clustered_by = [
         parse_clustering_columns(domain.configuration, table=uri)
         for domain in made.domains

@@ -550,6 +550,13 @@ def test_a_null_where_none_may_be_is_refused(spark: SparkSession, tmp_path: Path
             "exclude each other",
         ),
         ({"target_file_size": 0}, "expected a number of bytes, at least 1"),
+        ({"merge_schema": "false"}, "merge_schema: expected true or false"),
+        ({"mode": "overwrite", "overwrite_schema": "False"}, "overwrite_schema: expected true or"),
+        ({"optimize_write": "yes"}, "optimize_write: expected true, false or None"),
+        ({"mode": "overwrite", "replace_where": 5}, "replace_where: expected a condition"),
+        ({"partition_by": None}, "partition_by: expected names of columns"),
+        ({"partition_by": "id"}, "partition_by: expected names of columns"),
+        ({"cluster_by": [1]}, r"cluster_by\[0\]: expected a text"),
     ],
 )
 def test_arguments_that_make_no_sense(
@@ -584,6 +591,44 @@ def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> 
     metrics = dict(info.operation_metrics or {})
     assert metrics.pop("numOutputBytes").isdigit()
     assert metrics == {"numFiles": "1", "numOutputRows": "1"}
+
+
+def test_a_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(InvalidArgumentError, match="a stream: write its batches by foreachBatch"):
+        write(stream, str(tmp_path))
+
+
+def test_a_void_column_becomes_no_struct_whose_members_files_cannot_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(spark.sql("SELECT 1 AS id, NULL AS v"), str(tmp_path))
+    rows = spark.sql("SELECT 1 AS id, named_struct('a b', 1) AS v")
+    with pytest.raises(InvalidTableError, match=r"\['v\.a b'\] have a character of"):
+        write(rows, str(tmp_path), merge_schema=True)
+    assert not write(rows, str(tmp_path), "ignore", merge_schema=True).written
+    with pytest.raises(TableAlreadyExistsError):
+        write(rows, str(tmp_path), "error", merge_schema=True)
+
+
+def test_a_table_that_keeps_changes_gets_no_column_of_changes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = {"delta.enableChangeDataFeed": "true"}
+    write(spark.sql("SELECT 1 AS id"), str(tmp_path), properties=feed)
+    taken = spark.sql("SELECT 2 AS id, 'x' AS _Change_Type").where(
+        F.raise_error(F.lit("rows are computed")).cast("boolean")
+    )
+    named: list[dict[str, Any]] = [
+        {"merge_schema": True},
+        {"mode": "overwrite", "overwrite_schema": True},
+    ]
+    for arguments in named:
+        with pytest.raises(InvalidTableError, match="names of the columns of a change"):
+            write(taken, str(tmp_path), **arguments)
+    with pytest.raises(InvalidTableError, match="names of the columns of a change"):
+        write(taken, str(tmp_path / "new"), properties=feed)
+    assert DeltaTable(str(tmp_path)).snapshot().version == 0
 
 
 def test_modes_for_new_tables_whatever_the_partitions_of_a_table(

@@ -43,7 +43,7 @@ def evolve_metadata(base: Snapshot, rows: StructType) -> Metadata:
     """Add columns and widen types for rows that are written to a table.
 
     A type is only widened if ``delta.enableTypeWidening`` allows it. Otherwise it stays, and the writer
-    casts the values. A ``void`` column gets the type of the rows.
+    casts the values. A ``void`` column gets the type of the rows, whatever refers to it.
 
     Args:
         base: the version that the rows are written to.
@@ -55,12 +55,11 @@ def evolve_metadata(base: Snapshot, rows: StructType) -> Metadata:
     Raises:
         InvalidArgumentError: a constraint, generated column or invariant may refer to a column whose type
             would change; or a new column has metadata about values.
-        InvalidTableError: the name of a new column needs column mapping.
+        InvalidTableError: the name of a new column, or of a member of one, needs column mapping.
     """
     schema = base.schema
     for path, fields in _additions(schema, rows, ()):
-        if column_mapping_of(base) == "none":
-            check_column_names(StructType(tuple(fields)), table=base.table)
+        _check_names(base, fields)
         schema = add_fields(schema, path, fields)
     for path, new_type in _type_changes(schema, rows, ()):
         schema = _with_type(base, schema, path, new_type)
@@ -155,6 +154,7 @@ def _with_type(
     """The schema with the type of the rows, if the table may take it."""
     old_type = type_at(schema, path)
     if old_type == VOID:
+        _check_names(base, [StructField(path[-1], new_type)])
         return change_type_at(schema, path, lambda _: new_type)
     supported = supported_features(base.protocol)
     for_iceberg = iceberg_compat_version(supported, base.properties) is not None
@@ -173,6 +173,11 @@ def _with_type(
         for_iceberg=for_iceberg,
         version=base.version + 1 if preview else None,
     )
+
+
+def _check_names(base: Snapshot, fields: Sequence[StructField]) -> None:
+    if column_mapping_of(base) == "none":
+        check_column_names(StructType(tuple(fields)), table=base.table)
 
 
 def _with_mapping(rows: StructType, former: StructType) -> StructType:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from airflow_delta.engine.features.change_columns import check_no_change_columns
 from airflow_delta.engine.features.column_mapping import MAX_COLUMN_ID, mapping_mode
 from airflow_delta.engine.features.dropping import PROTECTION, PROTECTION_BOUNDARY
 from airflow_delta.engine.features.negotiation.upgrade import check_metadata, check_no_shrinking
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
-from airflow_delta.engine.model.actions import Metadata
+from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.file_actions import AddCdcFile, AddFile, RemoveFile
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema_json import parse_schema
@@ -39,7 +40,8 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
             start to use a feature that the protocol lacks; or the highest column id, or the version below
             which checkpoints are protected, decreases.
         InvalidTableError: the protocol loses a feature other than managed commits and those that the commit
-            drops; or protocol, schema, partition columns and properties contradict each other.
+            drops; protocol, schema, partition columns and properties contradict each other; or a table that
+            keeps change data gets a column with a name that changes have.
         UnsupportedFeatureError: the engine can't commit to such a table.
     """
     base = context.base
@@ -58,6 +60,7 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
         )
     schema_after(context)  # checks that the partition columns are in it
     check_metadata(context.protocol, context.metadata, table=context.table)
+    _check_change_columns(base, context)
     if base:
         _check_highest_id(base, context)
         _check_boundary(base, context)
@@ -67,6 +70,19 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
             "protocol in the same commit"
         )
     return actions
+
+
+def _check_change_columns(base: Snapshot | None, context: CommitContext) -> None:
+    if not _keeps_changes(context.protocol, context.metadata, context.table):
+        return
+    kept = base is not None and _keeps_changes(base.protocol, base.metadata, base.table)
+    known = base.schema.names if base is not None and kept else ()
+    check_no_change_columns(schema_after(context), known=known, table=context.table)
+
+
+def _keeps_changes(protocol: Protocol, metadata: Metadata, table: str) -> bool:
+    properties = TableProperties(metadata.configuration, table)
+    return "changeDataFeed" in supported_features(protocol) and properties.change_data_feed_enabled
 
 
 def _check_highest_id(base: Snapshot, context: CommitContext) -> None:

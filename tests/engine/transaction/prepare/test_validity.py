@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,23 @@ def test_partition_columns_are_columns(tmp_path: Path) -> None:
     metadata = replace(current(tmp_path).metadata, partition_columns=("other",))
     with pytest.raises(InvalidTableError, match="isn't a column"):
         attempt(tmp_path, metadata=metadata)
+
+
+def test_a_table_that_keeps_changes_gets_no_columns_of_changes(tmp_path: Path) -> None:
+    names = "names of the columns of a change"
+    table(tmp_path, ("changeDataFeed",), schema=schema(id="long", _commit_version="long"))
+    attempt(tmp_path, metadata=with_properties(tmp_path, mine="1"))
+    with pytest.raises(InvalidTableError, match=rf"\['_commit_version'\] have {names}"):
+        attempt(tmp_path, metadata=with_properties(tmp_path, delta_enableChangeDataFeed="true"))
+
+
+def test_columns_of_changes_that_a_table_has_already_may_stay(tmp_path: Path) -> None:
+    keeps = {"delta.enableChangeDataFeed": "true"}
+    columns = schema(id="long", _Change_type="string")
+    table(tmp_path, ("changeDataFeed",), schema=columns, configuration=keeps)
+    attempt(tmp_path, metadata=with_properties(tmp_path, mine="1"))
+    attempt(tmp_path, metadata=with_properties(tmp_path, delta_enableChangeDataFeed=None))
+    more = json.dumps(schema(id="long", _Change_type="string", _commit_timestamp="timestamp"))
+    staged = replace(current(tmp_path).metadata, schema_string=more)
+    with pytest.raises(InvalidTableError, match=r"\['_commit_timestamp'\] have names"):
+        attempt(tmp_path, metadata=staged)
