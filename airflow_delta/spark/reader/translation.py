@@ -133,7 +133,9 @@ class Translation:
                 return None if name is None else (name,)
             case "GetStructField":
                 outer = self._path(node.child())
-                return None if outer is None else (*outer, node.extractFieldName())
+                # Not as the condition spells it: Spark ignores the case of names.
+                name = node.childSchema().fields()[node.ordinal()].name()
+                return None if outer is None else (*outer, name)
         return None
 
     def _side(self, node: Tree) -> Expression | None:

@@ -19,7 +19,7 @@ from airflow_delta.engine.errors import (
     InvalidTableError,
     UnsupportedFeatureError,
 )
-from airflow_delta.spark import delete, read_changes, read_snapshot, write
+from airflow_delta.spark import delete, merge, read_changes, read_snapshot, update, write
 from airflow_delta.spark.dml import deletion
 from airflow_delta.spark.dml.dry_run import plan_deletion
 from tests.spark.dml.tables import all_files, rows_in
@@ -279,3 +279,25 @@ def test_rewritten_files_have_statistics_as_new_ones(spark: SparkSession, tmp_pa
         "numRecords": 3,
         "maxValues": {**expected["maxValues"], "id": 2},
     }
+
+
+def test_members_of_structs_in_another_case(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql("SELECT id, struct(struct(id AS Ab) AS s) AS o FROM range(6)").coalesce(1)
+    feed = {"delta.enableChangeDataFeed": "true"}
+    write(rows, str(tmp_path), partition_by=["id"], properties=feed)
+    assert delete(spark, str(tmp_path), "O.S.aB = 1 AND abs(o.S.AB) = 1").num_deleted_rows == 1
+    assert read_snapshot(spark, str(tmp_path), predicate="O.s.AB > 1").count() == 4
+    assert update(spark, str(tmp_path), {"O.S.AB": "7"}, "O.s.AB = 2").num_updated_rows == 1
+    source = spark.sql("SELECT 3L AS k, 8L AS v")
+    merged = merge(spark, str(tmp_path), source, "target.O.S.aB = source.K")
+    assert merged.when_matched_update({"O.S.ab": "source.V"}).execute().num_updated_rows == 1
+    write(
+        rows.where("id = 0").withColumn("id", F.lit(9)),
+        str(tmp_path),
+        "overwrite",
+        replace_where="o.S.AB = 0",
+    )
+    found = {
+        row["id"]: row["o"]["s"]["Ab"] for row in read_snapshot(spark, str(tmp_path)).collect()
+    }
+    assert found == {2: 7, 3: 8, 4: 4, 5: 5, 9: 0}
