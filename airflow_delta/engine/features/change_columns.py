@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 CHANGE_TYPE = "_change_type"
-"""``insert`` or ``delete``; null for change data files, which have this column themselves."""
+"""What happened to a row; null in a plan of changes for change data files, which have this column."""
 
 COMMIT_VERSION = "_commit_version"
 """The version that made the change."""
@@ -32,6 +32,7 @@ COMMIT_TIMESTAMP = "_commit_timestamp"
 """The time of the version, as in time travel and history."""
 
 CHANGE_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+"""The columns of a change that aren't columns of the table."""
 
 
 def columns_named_as_changes(schema: StructType) -> list[str]:

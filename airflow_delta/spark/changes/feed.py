@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FeedResult", "append_changes"]
 
-
 _RENAMED_AT_ONCE = frozenset({"file", "hdfs"})
 """The schemes of the file systems in which a directory is renamed in one step, files and all.
 

@@ -55,7 +55,6 @@ from airflow_delta.spark.reader.file_rows import file_rows, stored_column, with_
 from airflow_delta.spark.runtime.locations import hadoop_uris
 
 __all__ = ["read_changes"]
-"""The columns of a change that aren't columns of the table."""
 
 _CHANGE_TYPES = T.StructType(
     [

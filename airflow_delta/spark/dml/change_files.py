@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["changed", "keeps_change_data", "stage_changes", "written"]
 
-"""The column of change data files that says what happened to a row."""
-
 _DIRECTORY = "_change_data/"
 
 

@@ -46,7 +46,7 @@ class ChosenFiles:
 
     whole: pa.Table
     partial: pa.Table
-    columns: frozenset[str] = frozenset()
+    columns: frozenset[str]
 
 
 def choose_files(
@@ -68,7 +68,7 @@ def choose_files(
     assert base is not None
     if condition is None:
         live = transaction.read_table().files()
-        return ChosenFiles(live, live.slice(0, 0))
+        return ChosenFiles(live, live.slice(0, 0), frozenset())
     schema = frame_schema(base.schema)
     plan = _checked(spark, schema, condition, target.table)
     generated = generated_partitions(spark, base)
