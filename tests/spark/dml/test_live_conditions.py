@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pyspark.errors
 import pytest
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame
 from airflow_delta.engine import DeltaTable
 from airflow_delta.spark import delete, merge, update, write
 from airflow_delta.spark.dml.live_conditions import matching_rows
+from airflow_delta.spark.dml.merge import key_filter
 from airflow_delta.spark.reader.snapshot_reader import LOCATION_LIVE, SnapshotReader
 from tests.delta_spark.peer import DeltaSpark
 from tests.spark.dml.tables import rows_in
@@ -105,6 +107,16 @@ def inserted(on: str) -> Change:
     )
 
 
+def filtered(change: Change) -> Change:
+    """The same merge, as if the table were large enough for its rows to be filtered by keys."""
+
+    def ours(spark: SparkSession, table: str) -> object:
+        with patch.object(key_filter, "_LEAST_TABLE_BYTES", 0):
+            return change.ours(spark, table)
+
+    return Change(ours, change.theirs)
+
+
 def kept(on: str, condition: str) -> Change:
     return Change(
         lambda spark, table: (
@@ -131,6 +143,7 @@ DELETED = {
     "a clause": merged("target.id = source.id", "10 DIV target.v > 5"),
     "a clause by source": kept("target.id = source.id", "10 DIV target.v < 3"),
     "inserts": inserted("target.id = source.id AND 10 DIV target.v > 5"),
+    "inserts after a filter": filtered(inserted("target.id = source.id AND 10 DIV target.v > 5")),
 }
 UPDATED = {
     "what fails": updated(FAILING),
@@ -149,6 +162,7 @@ IN_SHORT = {
     "a merge by both, deleted",
     "a clause by source, deleted",
     "inserts, deleted",
+    "inserts after a filter, deleted",
     "what fails, rewritten",
     "what fails, with a rule",
     "update, partitions",

@@ -111,37 +111,43 @@ def test_rows_without_a_key_of_the_source_are_not_joined(
         "('k3', 3L, 100), ('k8', NULL, 200), ('k8', NULL, -1), ('k7', 9L, 300), (NULL, 1L, 400)"
     )
     rows = spark.sql(f"SELECT * FROM VALUES {values} AS t(s, n, v)")
-    found: list[set[int]] = []
+    found: list[set[int] | None] = []
 
-    def with_keys(*arguments: Any) -> DataFrame:
+    def with_keys(*arguments: Any) -> DataFrame | None:
         left = rows_with_keys(*arguments)
-        found.append({row.id for row in left.select("id").collect()})
+        found.append(None if left is None else {row.id for row in left.select("id").collect()})
         return left
 
     rows_with_keys = execution.rows_with_keys
     monkeypatch.setattr(execution, "rows_with_keys", with_keys)
     on = "t.s = source.s AND source.n <=> t.n AND source.v > 0 AND t.id + source.v < 225"
 
-    def merged(on: str = on) -> dict[int, int]:
+    def merged(on: str = on, *, updates: bool = True) -> dict[int, int]:
         begun = merge(spark, str(tmp_path), rows, on, target_alias="t")
-        begun.when_matched_update({"v": "source.v"}).when_not_matched_insert(
-            {"id": "-source.v", "v": "0"}
-        ).execute()
+        if updates:
+            begun = begun.when_matched_update({"v": "source.v"})
+        begun.when_not_matched_insert({"id": "-source.v", "v": "0"}).execute()
         values = {row[0]: row[3] for row in rows_in(spark, tmp_path)}
         DeltaTable(str(tmp_path)).restore(version=0)
         return values
 
-    expected = dict.fromkeys((*range(40), -300, -400), 0) | {3: 100, 23: 100, 8: 200}
+    inserted = dict.fromkeys((*range(40), -300, -400), 0)
+    expected = inserted | {3: 100, 23: 100, 8: 200}
     assert merged() == expected
+    assert merged(updates=False) == inserted
     # The table is small: to join all of its rows takes less time.
     assert not found
     monkeypatch.setattr(key_filter, "_LEAST_TABLE_BYTES", 0)
     assert merged() == expected
     assert found.pop() == {3, 23, 8, 28}
+    assert merged(updates=False) == inserted
+    assert found.pop() == {3, 23, 8, 28}
     # Of an expression Spark could ask for rows of other partitions, and for deleted ones, and fail there.
     expression = on.replace("t.s = ", "concat(t.s, '') = ").replace("<=> t.n", "<=> t.n + 0")
     assert merged(expression) == expected
-    assert found.pop() == set(range(40))
+    assert merged(expression, updates=False) == inserted
+    assert found == [None, None]
+    found.clear()
     # The hashes of so many keys would take too much memory.
     monkeypatch.setattr(key_filter, "_MOST_KEYS", 3)
     assert merged() == expected
@@ -164,6 +170,9 @@ def test_columns_of_a_large_source_may_be_bound(
     expected = dict.fromkeys(range(10), 0) | {4: 9, 30: 9}
     del expected[3]
     assert values_in(spark, numbers) == expected
+    values = {"id": rows["id"] + 100, "v": rows["v"]}
+    begun.when_not_matched_insert(values, rows["v"] < 9).execute()
+    assert values_in(spark, numbers) == {**expected, 103: 7}
 
 
 @pytest.mark.parametrize("properties", deep_but_for(BOTH, VECTORS), ids=["copies", "vectors"])
