@@ -22,8 +22,8 @@ This page lists what the engine does with each feature of the protocol. It is ma
 * *Spark writer*: [`write`](../how-to/write-with-spark.md), `delete`, `update` and
   [`merge`](../how-to/upsert.md) change rows of them, and follow all rules of the feature.
 * *Checkpoint*: the engine writes checkpoints of them.
-* *Dropping*: how the feature is [dropped](../how-to/drop-a-feature.md), or why it can't be. *hidden*: also
-  hides earlier versions by protected checkpoints, or truncates them. The others are dropped by one commit.
+* *Dropping*: how the feature is [dropped](../how-to/drop-a-feature.md), or why it can't be. *hidden*:
+  earlier versions are hidden by protected checkpoints, or deleted.
 
 A feature that isn't in the list is unknown. A table with an unknown reader feature is refused; a table
 with an unknown writer feature is read-only.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
+from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_pinned_version
@@ -57,5 +58,5 @@ class BackfillOperator(TableTask):
         hook = self.hook()
         version = requested_version(context, self.table_uri, self.argument("version"))
         result = hook.backfill(self.table_uri, version=version)
-        self.log.info("%s: backfilled: %s", self.table_uri, result)
+        log_report(self.log, "backfill", result)
         return result

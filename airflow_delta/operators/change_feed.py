@@ -186,7 +186,7 @@ class ChangeFeedOperator(TableTask):
         taken.record(start, end, table_id, num_files)
         found = self._found(start, end, table_id, num_files)
         self.log.info("new versions of %s: %s to %s", self.table_uri, start, end)
-        # # Versions that changed no row need no Spark. The recorded progress makes the next run skip them.
+        # Versions that changed no row need no Spark. The recorded progress makes the next run skip them.
         appends = target and num_files
         if target:
             report = self._append(feed, (start, end), context) if appends else _NOTHING

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import with_failures_by_policy
+from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.run_identity import run_identity
@@ -138,8 +139,9 @@ class CheckpointOperator(TableTask):
             result = hook.checkpoint(self.table_uri, **options)
         if options["if_needed"] and not result["written"]:
             raise AirflowSkipException(f"{self.table_uri}: {result['reason']}")
-        self.log.info("%s: checkpoint of version %s: %s", self.table_uri, result["version"], result)
-        return {**result, "engine": "spark" if by_spark else "local"}
+        report = {**result, "engine": "spark" if by_spark else "local"}
+        log_report(self.log, "checkpoint", report)
+        return report
 
     def on_kill(self) -> None:
         """Cancel the Spark job."""

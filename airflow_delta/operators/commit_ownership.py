@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
+from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.lineage_rules import alters_table_if
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
@@ -76,7 +77,7 @@ class ConvertToManagedCommitOperator(TableTask):
             owner=self.argument("commit_owner") or _SQL,
             conf=self.argument("conf"),
         )
-        self.log.info("%s: %s", self.table_uri, result)
+        log_report(self.log, "conversion", result)
         return result
 
 
@@ -127,5 +128,5 @@ class ConvertToFileSystemOperator(TableTask):
             self.table_uri,
             keep_in_commit_timestamps=self.argument("keep_in_commit_timestamps"),
         )
-        self.log.info("%s: %s", self.table_uri, result)
+        log_report(self.log, "conversion", result)
         return result

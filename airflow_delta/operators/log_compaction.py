@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
+from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_version, switch
@@ -94,5 +95,5 @@ class LogCompactionOperator(TableTask):
         reason = result.pop("reason")
         if reason is not None:
             raise AirflowSkipException(f"{self.table_uri}: {reason}")
-        self.log.info("%s: compaction %s: %s", self.table_uri, result["path"], result)
+        log_report(self.log, "log compaction", result)
         return result

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from airflow_delta.hooks.failures import with_failures_by_policy
+from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.row_rules import SparkRowRules
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.lineage_rules import alters_table
@@ -91,7 +92,7 @@ class AddConstraintOperator(_RowRuleTask):
         result = rules.add_constraint(
             self.table_uri, name=self.argument("name"), expression=self.argument("expression")
         )
-        self.log.info("%s: constraint %s added: %s", self.table_uri, self.name, result)
+        log_report(self.log, f"constraint {self.name}", result)
         return result
 
 
@@ -135,5 +136,5 @@ class SetNotNullOperator(_RowRuleTask):
         """
         rules = self._rules(context)
         result = rules.set_not_null(self.table_uri, column=self.argument("column"))
-        self.log.info("%s: column %s is NOT NULL: %s", self.table_uri, self.column, result)
+        log_report(self.log, f"NOT NULL for {self.column}", result)
         return result

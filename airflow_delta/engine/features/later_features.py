@@ -1,4 +1,7 @@
-"""Rows of the registry for features of later editions of the protocol, so that errors can describe them."""
+"""Rows of the registry for features of later editions of the protocol.
+
+The engine reads some of them, and writes a few. The others are refused by name.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _NARROW_TYPES = Drop(
     disabling_properties=MappingProxyType({"delta.enableTypeWidening": None}),
 )
 
-# Safe to read, according to the published text of later editions.
+# Read according to the published text of later editions; `append` says which are written too.
 _READABLE = (
     Feature(
         name="typeWidening",

@@ -13,9 +13,10 @@ full, by inventory    all files in an inventory                           yes
 
 These candidates stay (``classification.py`` applies the rules to each of them):
 
-* files that the newest version, or one of its unexpired tombstones, refers to (``references.py``);
-* files younger than the retention (``retention.py``): they may belong to a commit in progress, or be
-  change data files;
+* files that the newest version, or one of its unexpired tombstones, refers to, however their paths are
+  spelled (``references.py``);
+* files younger than the retention (``retention.py`` chooses the cutoff): they may belong to a commit in
+  progress, or be change data files;
 * hidden files, the log above all, and those of other tables (``scope.py``);
 * files whose names may be other names of needed ones (``aliases.py``).
 
