@@ -46,14 +46,7 @@ from airflow_delta.spark.dml.merge.condition import live_condition, resolve_cond
 from airflow_delta.spark.dml.merge.evolution import evolved_metadata
 from airflow_delta.spark.dml.merge.inserted_values import MadeInInserts, made_in_inserts
 from airflow_delta.spark.dml.merge.key_filter import is_filter_useful, rows_with_keys
-from airflow_delta.spark.dml.merge.matches import (
-    CLAUSE,
-    Matches,
-    find_matches,
-    joined,
-    numbered,
-    unmatched,
-)
+from airflow_delta.spark.dml.merge.matches import CLAUSE, Matches, find_matches, joined, numbered
 from airflow_delta.spark.dml.merge.pruning import matching_files_expression
 from airflow_delta.spark.dml.merge.result import MergeResult, merge_metrics
 from airflow_delta.spark.dml.merge.source import SOURCE_ROW, MergeSource
@@ -197,9 +190,8 @@ class _Staging:
         if not own:
             return self._stage_inserts_alone(files, keys)
         rows = self._reader.located_rows(files, tracked=row_ids_of(self._base), with_live=True)
-        few = None if by_source else self._filtered(rows, files, keys)
         matches = find_matches(
-            rows if few is None else few,
+            rows if by_source else self._with_keys(rows, files, keys),
             merge.source,
             self._live_condition(rows, files),
             merge.aliases,
@@ -215,7 +207,7 @@ class _Staging:
             removed = remove_rows(
                 merge.source.spark, merge.table, target, files, matches.changed, self.new_files
             )
-        inserted = self._inserted(self._without(matches.rows)) if inserts else None
+        inserted = self._inserted(matches.rows) if inserts else None
         return self._stage_rows(Staged(keys.num_rows, matches, removed), inserted)
 
     @cached_property
@@ -256,18 +248,15 @@ class _Staging:
         merge = self.merge
         rows = self._reader.located_rows(files, with_live=True)
         on = self._live_condition(rows, files)
-        if (few := self._filtered(rows, files, keys)) is not None:
-            # They can be shuffled: the source needn't be sent to all executors, nor its matches afterwards.
-            alone = unmatched(merge.source, few, on, merge.aliases)
-        else:
-            alone = self._without(joined(rows, merge.source, on, merge.aliases, "inner"))
-        return self._stage_rows(Staged(keys.num_rows), self._inserted(alone))
+        with_keys = self._with_keys(rows, files, keys)
+        matched = joined(with_keys, merge.source, on, merge.aliases, "inner")
+        return self._stage_rows(Staged(keys.num_rows), self._inserted(matched))
 
-    def _filtered(self, rows: DataFrame, files: pa.Table, keys: SourceKeys) -> DataFrame | None:
-        """The rows without most of those that have no match; None if it isn't worth it."""
+    def _with_keys(self, rows: DataFrame, files: pa.Table, keys: SourceKeys) -> DataFrame:
+        """The rows without most of those that have no match, if many have none."""
         merge, num_keys = self.merge, keys.num_matchable
         if not is_filter_useful(pc.sum(files["size"]).as_py() or 0, num_keys):
-            return None
+            return rows
         condition = resolve_condition(
             rows, merge.source, merge.on, merge.aliases, table=self.target.table
         )
@@ -286,15 +275,11 @@ class _Staging:
             partition_by=target.base.metadata.partition_columns,
         )
 
-    def _without(self, matched: DataFrame) -> DataFrame:
-        """The rows of the source without those that are in pairs."""
-        merge = self.merge
+    def _inserted(self, matched: DataFrame) -> DataFrame:
+        """The rows of the source without a match to which a clause applies, with their values."""
+        merge, clauses = self.merge, self.merge.of(NOT_MATCHED)
         ids = matched.where(F.col(SOURCE_ROW).isNotNull()).select(SOURCE_ROW).distinct()
-        return merge.source.rows.join(ids, SOURCE_ROW, "left_anti").alias(merge.aliases[1])
-
-    def _inserted(self, alone: DataFrame) -> DataFrame:
-        """The rows to which a clause applies, with their values, of those of the source without a match."""
-        clauses = self.merge.of(NOT_MATCHED)
+        alone = merge.source.rows.join(ids, SOURCE_ROW, "left_anti").alias(merge.aliases[1])
         # Not deterministic for Spark, which would otherwise evaluate conditions for rows with a match, too.
         number = F.when(F.monotonically_increasing_id() >= 0, numbered(clauses))
         found = alone.withColumn(CLAUSE, number)

@@ -54,7 +54,7 @@ def is_filter_useful(table_bytes: int, num_keys: int) -> bool:
 
 def rows_with_keys(
     rows: DataFrame, source: MergeSource, condition: MergeCondition, num_keys: int
-) -> DataFrame | None:
+) -> DataFrame:
     """Leave out most rows of the table that have no match.
 
     Args:
@@ -64,7 +64,7 @@ def rows_with_keys(
         num_keys: the number of rows of the source that can match.
 
     Returns:
-        The other rows; None if the condition has no key that is a column of the table.
+        The rows; all of them if the condition has no key that is a column of the table.
 
     Raises:
         PySparkException: Spark's errors.
@@ -72,7 +72,7 @@ def rows_with_keys(
     # An expression could fail in rows that don't match.
     keys = [key for key in condition.keys if key.is_column]
     if not keys:
-        return None
+        return rows
     num_bits = _MOST_BITS
     while num_bits > _LEAST_BITS and num_bits // 2 >= _BITS_FOR_KEY * num_keys:
         num_bits //= 2

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_delta.spark.dml.merge.source import MergeSource
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["CLAUSE", "Matches", "find_matches", "joined", "numbered", "unmatched"]
+__all__ = ["CLAUSE", "Matches", "find_matches", "joined", "numbered"]
 
 CLAUSE = f"{OWN_PREFIX}clause"
 """The column with the number of the clause that applies to a row; `_NONE` if none does."""
@@ -129,22 +129,6 @@ def joined(
     return rows.alias(aliases[0]).join(
         source.for_join().alias(aliases[1]), condition_column(on), how
     )
-
-
-def unmatched(
-    source: MergeSource, rows: DataFrame, on: Column | str, aliases: tuple[str, str]
-) -> DataFrame:
-    """The rows of the source that match none of some rows of the table.
-
-    Args:
-        source: the source.
-        rows: the rows of the table: few, and the condition has an equality, or the join takes long.
-        on: the condition.
-        aliases: the names of the table and of the source in it, and of the source in the result.
-    """
-    own, other = aliases
-    alone = source.rows.alias(other).join(rows.alias(own), condition_column(on), "left_anti")
-    return alone.alias(other)
 
 
 def numbered(clauses: Mapping[int, MergeClause]) -> Column:

@@ -111,11 +111,11 @@ def test_rows_without_a_key_of_the_source_are_not_joined(
         "('k3', 3L, 100), ('k8', NULL, 200), ('k8', NULL, -1), ('k7', 9L, 300), (NULL, 1L, 400)"
     )
     rows = spark.sql(f"SELECT * FROM VALUES {values} AS t(s, n, v)")
-    found: list[set[int] | None] = []
+    found: list[set[int]] = []
 
-    def with_keys(*arguments: Any) -> DataFrame | None:
+    def with_keys(*arguments: Any) -> DataFrame:
         left = rows_with_keys(*arguments)
-        found.append(None if left is None else {row.id for row in left.select("id").collect()})
+        found.append({row.id for row in left.select("id").collect()})
         return left
 
     rows_with_keys = execution.rows_with_keys
@@ -146,7 +146,7 @@ def test_rows_without_a_key_of_the_source_are_not_joined(
     expression = on.replace("t.s = ", "concat(t.s, '') = ").replace("<=> t.n", "<=> t.n + 0")
     assert merged(expression) == expected
     assert merged(expression, updates=False) == inserted
-    assert found == [None, None]
+    assert found == [set(range(40))] * 2
     found.clear()
     # The hashes of so many keys would take too much memory.
     monkeypatch.setattr(key_filter, "_MOST_KEYS", 3)
@@ -173,6 +173,25 @@ def test_columns_of_a_large_source_may_be_bound(
     values = {"id": rows["id"] + 100, "v": rows["v"]}
     begun.when_not_matched_insert(values, rows["v"] < 9).execute()
     assert values_in(spark, numbers) == {**expected, 103: 7}
+
+
+@pytest.mark.parametrize("least", [0, 64 << 20], ids=["filtered", "all rows"])
+def test_inserts_evaluate_the_condition_for_rows_that_can_match_alone(
+    spark: SparkSession, numbers: Path, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    monkeypatch.setattr(key_filter, "_LEAST_TABLE_BYTES", least)
+    # An anti join of the source with the table would cast all keys, and allows no Python functions.
+    rows = spark.sql("SELECT * FROM VALUES ('x', 1), ('3', 2), ('30', 3) AS t(k, v)")
+    cast = "source.k RLIKE '^[0-9]+$' AND target.id = CAST(source.k AS BIGINT)"
+    values = {"id": "source.v + 100", "v": "source.v"}
+    result = merge(spark, str(numbers), rows, cast).when_not_matched_insert(values).execute()
+    assert result.num_inserted_rows == 2
+    spark.udf.register("is_near", lambda one, other: abs(one - other) < 2, "boolean")
+    near = "target.id = source.v + 3 AND is_near(target.id, source.v + 4)"
+    result = merge(spark, str(numbers), rows, near).when_not_matched_insert(values).execute()
+    assert result.num_inserted_rows == 0
+    expected = dict.fromkeys(range(10), 0) | {101: 1, 103: 3}
+    assert values_in(spark, numbers) == expected
 
 
 @pytest.mark.parametrize("properties", deep_but_for(BOTH, VECTORS), ids=["copies", "vectors"])
