@@ -12,6 +12,7 @@ Exit status:
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,9 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
     as_json = "--json" in words
     if sys.stderr is None:  # It is closed, and `print` would take standard output instead.
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - never closed
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A character that the terminal lacks mustn't end the command, perhaps after its work.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with warnings_as_lines(as_json=as_json):
             return _run(words, program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,25 @@ __all__ = ["commit_mark", "read_commit_mark"]
 _MARKS = ("txnId", "inCommitTimestamp", "timestamp")
 # Fields of commitInfo. Not every writer sets the first; only few tables have the second.
 
+_LONGEST = 200
+
 
 def commit_mark(info: Mapping[str, Any]) -> str | None:
     """A value that identifies a commit; None if it has none.
 
-    It comes from ``commitInfo``: the modification time of the file differs in each copy of a log.
+    It comes from ``commitInfo``: the modification time of the file differs in each copy of a log. Any
+    program can write it, so a value that is long or not ASCII is replaced by a digest.
 
     :param info: the ``commitInfo``, as it is in the log.
     """
-    marks = (f"{name} {info[name]}" for name in _MARKS if info.get(name) is not None)
-    return next(marks, None)
+    name = next((name for name in _MARKS if info.get(name) is not None), None)
+    if name is None:
+        return None
+    mark = f"{name} {info[name]}"
+    if len(mark) <= _LONGEST and mark.isascii():
+        return mark
+    digest = hashlib.sha256(mark.encode(errors="surrogatepass")).hexdigest()
+    return f"{name} sha256 {digest}"
 
 
 def read_commit_mark(snapshot: Snapshot, version: int) -> str | None:

@@ -92,8 +92,10 @@ def is_permanent(error: BaseException) -> bool:
     """Whether an error is permanent.
 
     :param error: the error; the nearest base class in `POLICY` decides. Errors of other classes are
-        retried.
+        retried, except those that Airflow doesn't retry either.
     """
+    if isinstance(error, AirflowFailException):
+        return True
     kinds = (kind.__name__ for kind in type(error).__mro__)
     return next((POLICY[kind] for kind in kinds if kind in POLICY), "retry") == "fail"
 
@@ -103,7 +105,7 @@ def is_permanent_kind(kind: str) -> bool:
 
     :param kind: the name of the class, as reported by a trigger or a Spark job.
     """
-    return POLICY.get(kind) == "fail"
+    return POLICY.get(kind) == "fail" or kind in (TableFailure.__name__, ArgumentError.__name__)
 
 
 @contextmanager

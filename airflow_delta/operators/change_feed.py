@@ -9,9 +9,9 @@ from airflow_delta.hooks.change_feed import ChangeFeed
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.feed_progress import TaskProgress, with_progress
+from airflow_delta.operators.job_task import SPARK_CONNECTION, JobTask
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.lineage_rules import appends_changes
-from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import target_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -30,7 +30,6 @@ __all__ = ["FORMATS", "ChangeFeedOperator"]
 FORMATS = ("delta", "parquet")
 """The formats of targets."""
 
-_SPARK = "spark_default"
 _STATE_KEY = "range"
 _NOTHING: Mapping[str, Any] = {
     "target_version": None,
@@ -41,7 +40,7 @@ _NOTHING: Mapping[str, Any] = {
 _UNCOUNTED: Mapping[str, Any] = {**_NOTHING, "num_changes": None, "counts": None}
 
 
-class ChangeFeedOperator(TableTask):
+class ChangeFeedOperator(JobTask):
     """Append the changes of a table since the last run to a target, exactly once.
 
     The table must have ``delta.enableChangeDataFeed``. A run processes the versions after the last
@@ -116,7 +115,7 @@ class ChangeFeedOperator(TableTask):
         target_format: str = "delta",
         start_version: int | str | None = None,
         end_version: int | str | None = None,
-        spark_conn_id: str = _SPARK,
+        spark_conn_id: str = SPARK_CONNECTION,
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -128,7 +127,6 @@ class ChangeFeedOperator(TableTask):
         self.end_version = end_version
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
-        self._job: Any = None
         self.check_arguments()
 
     @classmethod
@@ -198,11 +196,6 @@ class ChangeFeedOperator(TableTask):
         taken.finish("done")
         return found
 
-    def on_kill(self) -> None:
-        """Cancel the Spark job."""
-        if self._job is not None:
-            self._job.on_kill()
-
     def _found(self, start: int, end: int, table_id: str, num_files: int) -> dict[str, Any]:
         return {
             "table_uri": self.table_uri,
@@ -228,13 +221,8 @@ class ChangeFeedOperator(TableTask):
     def _submit(
         self, feed: ChangeFeed, versions: tuple[int, int], context: Context
     ) -> dict[str, Any]:
-        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
-        from airflow_delta.hooks.spark.job import SparkJobHook
-
-        name, _ = run_identity(context)
-        connection = self.argument("spark_conn_id") or _SPARK
-        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return feed.submit(self._job, *versions)
+        job = self.begin_job(context)
+        return feed.submit(job, *versions)
 
     def _new_range(
         self, feed: ChangeFeed, progress: TaskProgress, context: Context

@@ -9,8 +9,8 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
+from airflow_delta.operators.job_task import JobTask
 from airflow_delta.operators.lineage import with_lineage
-from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_bytes,
@@ -25,12 +25,10 @@ from airflow_delta.version_compat import AirflowSkipException, Context
 
 __all__ = ["CheckpointOperator"]
 
-_SPARK = "spark_default"
-
 _ENGINES = ("auto", "local", "spark")
 
 
-class CheckpointOperator(TableTask):
+class CheckpointOperator(JobTask):
     """Write a checkpoint, from which readers open the table faster than from many commits.
 
     Returns a dictionary with ``table_uri``, ``version``, ``kind`` (``classic`` or ``v2``), ``path``,
@@ -105,7 +103,6 @@ class CheckpointOperator(TableTask):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self.spark_threshold_bytes = spark_threshold_bytes
-        self._job: Any = None
         self.check_arguments()
 
     @classmethod
@@ -143,11 +140,6 @@ class CheckpointOperator(TableTask):
         log_report(self.log, "checkpoint", report)
         return report
 
-    def on_kill(self) -> None:
-        """Cancel the Spark job."""
-        if self._job is not None:
-            self._job.on_kill()
-
     def _takes_spark(self, hook: DeltaHook, version: int | None) -> bool:
         engine = self.argument("engine")
         if engine != "auto" or not self.spark_conn_id:
@@ -158,10 +150,5 @@ class CheckpointOperator(TableTask):
     def _submit(
         self, hook: DeltaHook, options: Mapping[str, Any], context: Context
     ) -> dict[str, Any]:
-        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
-        from airflow_delta.hooks.spark.job import SparkJobHook
-
-        name, _ = run_identity(context)
-        connection = self.argument("spark_conn_id") or _SPARK
-        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return SparkMaintenance(hook, self._job).checkpoint(self.table_uri, **options)
+        job = self.begin_job(context)
+        return SparkMaintenance(hook, job).checkpoint(self.table_uri, **options)

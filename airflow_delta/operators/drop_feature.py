@@ -8,9 +8,9 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
+from airflow_delta.operators.job_task import JobTask
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.lineage_rules import alters_table_if
-from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import maintenance_commits, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -27,7 +27,7 @@ __all__ = ["DropFeatureOperator"]
 _COMMITS = maintenance_commits("DROP FEATURE", metrics=("num_commits",))
 
 
-class DropFeatureOperator(TableTask):
+class DropFeatureOperator(JobTask):
     """Remove a feature from a table's protocol, so that engines without it can use the table.
 
     The task does as much as possible now; ``status`` is the result:
@@ -103,7 +103,6 @@ class DropFeatureOperator(TableTask):
         self._dry_run = dry_run
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
-        self._job: Any = None
         self.check_arguments()
 
     @with_lineage
@@ -133,17 +132,7 @@ class DropFeatureOperator(TableTask):
             raise AirflowException(f"{self.table_uri}: {report['reason']}")
         return report
 
-    def on_kill(self) -> None:
-        """Cancel the Spark job."""
-        if self._job is not None:
-            self._job.on_kill()
-
     def _rewrite(self, feature: str, context: Context) -> None:
-        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
-        from airflow_delta.hooks.spark.job import SparkJobHook
-
-        name, _ = run_identity(context)
-        conf = self.argument("spark_conf")
-        self._job = SparkJobHook(str(self.spark_conn_id), conf=conf, name=name)
-        done = SparkMaintenance(self.hook(), self._job).rewrite(self.table_uri, feature=feature)
+        job = self.begin_job(context)
+        done = SparkMaintenance(self.hook(), job).rewrite(self.table_uri, feature=feature)
         self.log.info("%s: rewritten by Spark, without %s: %s", self.table_uri, feature, done)

@@ -54,7 +54,8 @@ class TaskProgress:
         self._run = [getattr(instance, "run_id", None), instance.map_index]
         self._store = asset_state(context, PROGRESS)
         name = f"{instance.dag_id}.{instance.task_id}"
-        identity = json.dumps([name, *feed.locations])
+        # Names may have dots, so that two tasks may have the same `name`.
+        identity = json.dumps([instance.dag_id, instance.task_id, *feed.locations])
         digest = hashlib.sha256(identity.encode()).hexdigest()
         self._key = f"{name[:_LONGEST_NAME]}:{digest}"
 

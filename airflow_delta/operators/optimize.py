@@ -9,9 +9,9 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
+from airflow_delta.operators.job_task import JobTask
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.lineage_rules import optimizes_table
-from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import maintenance_commits, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -28,15 +28,13 @@ from airflow_delta.version_compat import Context
 
 __all__ = ["OptimizeOperator"]
 
-_SPARK = "spark_default"
-
 _ENGINES = ("auto", "local", "spark")
 
 _SPARK_THRESHOLD_BYTES = 32 << 30
 """A choice, not a measured limit: from here on the start of a Spark job should be worth it."""
 
 
-class OptimizeOperator(TableTask):
+class OptimizeOperator(JobTask):
     """Rewrite small files of a table, and files with many deleted rows, in the worker or with Spark.
 
     With ``z_order_by``, and if the table is clustered, rows are sorted, so that queries read fewer files.
@@ -154,7 +152,6 @@ class OptimizeOperator(TableTask):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self.spark_threshold_bytes = spark_threshold_bytes
-        self._job: Any = None
         self.check_arguments()
 
     @classmethod
@@ -200,11 +197,6 @@ class OptimizeOperator(TableTask):
         log_report(self.log, "optimization", report)
         return report
 
-    def on_kill(self) -> None:
-        """Cancel the Spark job."""
-        if self._job is not None:
-            self._job.on_kill()
-
     def _takes_spark(self, hook: DeltaHook, options: Mapping[str, Any]) -> bool:
         engine = self.argument("engine")
         if engine != "auto" or not self.spark_conn_id:
@@ -216,10 +208,5 @@ class OptimizeOperator(TableTask):
     def _submit(
         self, hook: DeltaHook, options: Mapping[str, Any], context: Context
     ) -> dict[str, Any]:
-        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
-        from airflow_delta.hooks.spark.job import SparkJobHook
-
-        name, _ = run_identity(context)
-        connection = self.argument("spark_conn_id") or _SPARK
-        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return SparkMaintenance(hook, self._job).optimize(self.table_uri, **options)
+        job = self.begin_job(context)
+        return SparkMaintenance(hook, job).optimize(self.table_uri, **options)

@@ -132,6 +132,7 @@ def with_table_commit(
             """Execute the task, and record its commit."""
             task = cast("TableTask", self)
             task.earlier_commit = None
+            _check_alias(task)
             with record_task_run(context):
                 result = execute(self, context)
             commit = describe(result)
@@ -319,6 +320,19 @@ def _outlet_uri(events: Any, outlet: Any) -> str | None:
         return canonical_uri(outlet.uri)
     # Airflow knows the asset of a name.
     return canonical_uri(events[outlet].key.uri) if isinstance(outlet, AssetNameRef) else None
+
+
+def _check_alias(task: TableTask) -> None:
+    """Check before the commit that the table can be an asset, if an alias is to get it.
+
+    :raises ArgumentError: it can't.
+    """
+    if not any(isinstance(outlet, AssetAlias) for outlet in task.outlets or ()):
+        return
+    uri = task.target_uri if hasattr(task, "target_uri") else task.table_uri
+    # Without a target, a task that copies commits nothing.
+    if uri is not None:
+        delta_asset(uri)
 
 
 def _add_to_alias(event: Any, extra: Mapping[str, Any]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.table_profile import SnapshotProfile
 from airflow_delta.operators.arguments import is_certain
+from airflow_delta.operators.job_task import SPARK_CONNECTION, JobTask
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.pinned_version import pinned_version
-from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_names,
@@ -24,10 +24,8 @@ from airflow_delta.version_compat import Context
 
 __all__ = ["TableProfileOperator"]
 
-_SPARK = "spark_default"
 
-
-class TableProfileOperator(TableTask):
+class TableProfileOperator(JobTask):
     """Profile a version of a table with PySpark: its rows, and nulls, minimum, maximum and more by column.
 
     The result is small enough for XCom, so that later tasks can act on it::
@@ -95,7 +93,7 @@ class TableProfileOperator(TableTask):
         columns: Sequence[str] | str | None = None,
         predicate: str | None = None,
         check_files: bool = True,
-        spark_conn_id: str = _SPARK,
+        spark_conn_id: str = SPARK_CONNECTION,
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -107,7 +105,6 @@ class TableProfileOperator(TableTask):
         self.check_files = check_files
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
-        self._job: Any = None
         self.check_arguments()
 
     @classmethod
@@ -160,16 +157,6 @@ class TableProfileOperator(TableTask):
             self.log.info("column %r: %s", name, column)
         return result
 
-    def on_kill(self) -> None:
-        """Cancel the Spark job."""
-        if self._job is not None:
-            self._job.on_kill()
-
     def _by_spark(self, profile: SnapshotProfile, context: Context) -> Mapping[str, Any]:
-        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
-        from airflow_delta.hooks.spark.job import SparkJobHook
-
-        name, _ = run_identity(context)
-        connection = self.argument("spark_conn_id") or _SPARK
-        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return profile.submit(self._job)
+        job = self.begin_job(context)
+        return profile.submit(job)

@@ -10,6 +10,7 @@ from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.snapshot_copy import SnapshotCopy
 from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.durations import Duration, as_duration_ms
+from airflow_delta.operators.job_task import SPARK_CONNECTION, JobTask
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.lineage_rules import copies_version
 from airflow_delta.operators.pinned_version import pinned_version
@@ -32,10 +33,8 @@ __all__ = ["FORMATS", "TimeTravelSnapshotOperator"]
 FORMATS = ("delta", "parquet", "csv", "json")
 """The formats of copies."""
 
-_SPARK = "spark_default"
 
-
-class TimeTravelSnapshotOperator(TableTask):
+class TimeTravelSnapshotOperator(JobTask):
     """Resolve a version of a table and return it as XCom; with a target, copy it there with PySpark.
 
     Tasks that read the pinned version all see the same state, even if commits follow::
@@ -121,7 +120,7 @@ class TimeTravelSnapshotOperator(TableTask):
         target_format: str = "delta",
         replace_newer: bool = False,
         expire_after: Duration | None = None,
-        spark_conn_id: str = _SPARK,
+        spark_conn_id: str = SPARK_CONNECTION,
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -135,7 +134,6 @@ class TimeTravelSnapshotOperator(TableTask):
         self.expire_after = expire_after
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
-        self._job: Any = None
         self.check_arguments()
 
     @classmethod
@@ -181,11 +179,6 @@ class TimeTravelSnapshotOperator(TableTask):
             ).delete()
         return {**pinned, **copied, "deleted_copies": deleted}
 
-    def on_kill(self) -> None:
-        """Cancel the Spark job."""
-        if self._job is not None:
-            self._job.on_kill()
-
     def _pin(self, context: Context) -> dict[str, Any]:
         return pinned_version(
             self.hook(),
@@ -199,9 +192,6 @@ class TimeTravelSnapshotOperator(TableTask):
     def _copy(
         self, pinned: Mapping[str, Any], expire_after_ms: int | None, context: Context
     ) -> dict[str, Any]:
-        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
-        from airflow_delta.hooks.spark.job import SparkJobHook
-
         identity = run_identity(context)
         copy = SnapshotCopy(
             self.hook(),
@@ -217,7 +207,5 @@ class TimeTravelSnapshotOperator(TableTask):
         if earlier is not None:
             self.log.info("an earlier try has copied it: %s", earlier)
             return earlier
-        connection = self.argument("spark_conn_id") or _SPARK
-        conf = self.argument("spark_conf")
-        self._job = SparkJobHook(connection, conf=conf, name=identity[0])
-        return copy.submit(self._job)
+        job = self.begin_job(context)
+        return copy.submit(job)

@@ -9,8 +9,8 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
+from airflow_delta.operators.job_task import SPARK_CONNECTION, JobTask
 from airflow_delta.operators.lineage import with_lineage
-from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
     as_hours,
@@ -25,13 +25,11 @@ from airflow_delta.version_compat import Context
 
 __all__ = ["VacuumOperator"]
 
-_SPARK = "spark_default"
-
 _ENGINES = ("local", "spark")
 """There is no ``auto``: only a listing would show whether there are enough files for Spark."""
 
 
-class VacuumOperator(TableTask):
+class VacuumOperator(JobTask):
     """Delete files in a table's directory that no retained version needs.
 
     Versions before ``oldest_restorable`` can't be read afterwards. A lite vacuum every night and a
@@ -95,7 +93,7 @@ class VacuumOperator(TableTask):
         enforce_retention: bool = True,
         dry_run: bool | str = False,
         engine: str = "local",
-        spark_conn_id: str = _SPARK,
+        spark_conn_id: str = SPARK_CONNECTION,
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -109,7 +107,6 @@ class VacuumOperator(TableTask):
         self.engine = engine
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
-        self._job: Any = None
         self.check_arguments()
 
     @classmethod
@@ -158,18 +155,8 @@ class VacuumOperator(TableTask):
         log_report(self.log, "vacuum", report)
         return report
 
-    def on_kill(self) -> None:
-        """Cancel the Spark job."""
-        if self._job is not None:
-            self._job.on_kill()
-
     def _submit(
         self, hook: DeltaHook, options: Mapping[str, Any], context: Context
     ) -> dict[str, Any]:
-        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
-        from airflow_delta.hooks.spark.job import SparkJobHook
-
-        name, _ = run_identity(context)
-        connection = self.argument("spark_conn_id") or _SPARK
-        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return SparkMaintenance(hook, self._job).vacuum(self.table_uri, **options)
+        job = self.begin_job(context)
+        return SparkMaintenance(hook, job).vacuum(self.table_uri, **options)

@@ -32,7 +32,12 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.failures import TableFailure, failures_by_policy
+from airflow_delta.hooks.failures import (
+    TableFailure,
+    failures_by_policy,
+    is_permanent,
+    is_permanent_kind,
+)
 from airflow_delta.hooks.waits.look import TableLook, WaitLog
 from airflow_delta.operators.lineage import with_lineage
 from airflow_delta.operators.table_task import TableTask
@@ -164,9 +169,13 @@ class TableWait(TableTask, BaseSensorOperator):
         if event is not None and event.get("status") == "timeout":
             raise _WaitTimeout(f"{event['message']}; it took longer than {self.timeout:g} seconds")
         found = event or {"message": f"{self.table_uri}: the trigger ended without an event"}
-        error = DeltaHook.error(found.get("error", "DeltaError"), found["message"])
+        kind = found.get("error", "DeltaError")
+        error = DeltaHook.error(kind, found["message"])
         if self.never_fail:
             self._skip(error, "never_fail")
+        if is_permanent_kind(kind) and not is_permanent(error):
+            # A failure of the hook, such as a provider that isn't installed where the trigger runs.
+            raise TableFailure(found["message"])
         with failures_by_policy():
             raise error
 

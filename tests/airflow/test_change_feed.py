@@ -316,7 +316,6 @@ def test_changes_that_were_not_recorded_are_told_before_spark_starts(
 def test_a_kill_ends_the_job(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submissions, killed = Submissions(monkeypatch), []
     operator = feed(table, target_uri=str(tmp_path / "changes"))
-    operator.on_kill()
     monkeypatch.setattr(submissions, "on_kill", lambda: killed.append(1), raising=False)
     Runs().run(operator)
     operator.on_kill()

@@ -149,7 +149,6 @@ def test_a_job_is_ended_with_its_task(vectors: Path, monkeypatch: pytest.MonkeyP
     operator = DropFeatureOperator(
         task_id="drop", table_uri=str(vectors), feature="deletionVectors"
     )
-    operator.on_kill()
     ended: list[SparkJobHook] = []
 
     def run(job: SparkJobHook, *_: Any, **__: Any) -> Any:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from airflow_delta.engine import DeltaTable
@@ -341,3 +342,36 @@ def test_a_mark_of_another_release_can_be_read() -> None:
     other = mark.for_other_filters()
     assert other == Mark(3, 3, 0, "1", "txnId 4", commit_version=4)
     assert other.for_other_filters() == other
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"airflow": {"dag_id": "d\ud800", "run_id": "r", "task_id": "t"}},
+        {"airflow": {"dag_id": "d", "run_id": "r", "task_id": "t" * 1_001}},
+        {"airflow": {"dag_id": "d", "run_id": "r", "task_id": "t", "try_number": 10**30}},
+        {"airflow": {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": 2**31}},
+        {"operation": "W" * 100_000},
+        {"operation": "W\udfff"},
+        {"txnId": "t\ud800"},
+        {"txnId": "t" * 100_000},
+        {"txnId": {"a": [1]}},
+    ],
+)
+@pytest.mark.parametrize("in_user_metadata", [False, True])
+def test_what_any_writer_may_write_reaches_airflow_in_a_form_that_it_can_store(
+    table: WatchedTable, fields: dict[str, Any], in_user_metadata: bool
+) -> None:
+    if in_user_metadata:
+        fields = {"userMetadata": json.dumps(fields)}
+    watching = begun(table)
+    table.commit(provenance=fields)
+    found = watching.look()
+    assert found is not None
+    assert found["version"] == 3
+    assert found["task_run"] is None
+    # As the triggerer's process does, which dies if it can't.
+    assert len(msgspec.msgpack.encode(found)) < 2_000
+    assert watching.look() is None
+    table.commit()
+    assert watching.range() == (3, 4)

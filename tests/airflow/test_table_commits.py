@@ -13,12 +13,14 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.context import OutletEventAccessor, OutletEventAccessors
 
 from airflow_delta.assets import delta_asset
+from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.operators.commit_ownership import ConvertToFileSystemOperator
 from airflow_delta.operators.restore import RestoreOperator
 from airflow_delta.operators.row_tracking import EnableRowTrackingOperator
 from airflow_delta.operators.table_commits import row_commit, target_commit, with_table_commit
+from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.provider import get_provider_info
-from airflow_delta.version_compat import AirflowRuntimeError
+from airflow_delta.version_compat import AirflowFailException, AirflowRuntimeError
 from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.run_context import context_of
 
@@ -203,3 +205,20 @@ def test_every_operator_that_commits_records_it() -> None:
                 recording.add(kind.__name__)
             execute = getattr(execute, "__wrapped__", None)
     assert {kind.__name__ for kind in kinds} - recording == WITHOUT_COMMITS
+
+
+def test_an_alias_of_a_table_that_cannot_be_an_asset_fails_before_the_commit(
+    tmp_path: Path,
+) -> None:
+    outlets = [AssetAlias("tables")]
+    operator = RestoreOperator(
+        task_id="restore", table_uri="memory://tables/a?b", version=0, outlets=outlets
+    )
+    with pytest.raises(ArgumentError, match="'\\?' or a '#'"):
+        executed(operator)
+    pin = TimeTravelSnapshotOperator(
+        task_id="pin", table_uri="memory://tables/a?b", outlets=outlets
+    )
+    # Without a target nothing is committed.
+    with pytest.raises(AirflowFailException, match="no Delta table"):
+        executed(pin)

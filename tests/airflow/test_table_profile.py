@@ -161,7 +161,6 @@ def test_a_managed_version_is_backfilled_before_spark_reads_it(
 
 def test_a_kill_ends_the_job(sales: Path, submissions: Submissions) -> None:
     operator = TableProfileOperator(task_id="profile", table_uri=str(sales))
-    operator.on_kill()
     operator.execute(context_of("profile"))
     operator.on_kill()
     assert submissions.killed == 1

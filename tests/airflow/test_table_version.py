@@ -18,6 +18,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.waits.version import VersionWatch
 from airflow_delta.sensors.table_version import TableVersionSensor
 from airflow_delta.triggers.table_version import TableVersionTrigger
@@ -501,3 +502,19 @@ def test_a_resumed_sensor_returns_what_the_trigger_found() -> None:
 def test_a_resumed_sensor_without_an_event_fails() -> None:
     with pytest.raises(DeltaError, match="s3://lake/t: the trigger ended without an event"):
         sensor("s3://lake/t").execute_complete({}, None)
+
+
+@pytest.mark.parametrize("silent_fail", [False, True])
+def test_a_failure_for_good_in_the_triggerer_is_one_in_the_task(
+    sales: Path, monkeypatch: pytest.MonkeyPatch, silent_fail: bool
+) -> None:
+    def failing(*_: Any, **__: Any) -> int:
+        raise TableFailure("the login needs a provider that isn't installed here")
+
+    monkeypatch.setattr(DeltaHook, "latest_version", staticmethod(failing))
+    (event,) = events(
+        TableVersionTrigger(table_uri=str(sales), min_version=9, silent_fail=silent_fail)
+    )
+    assert event["error"] == "TableFailure"
+    with pytest.raises(AirflowFailException, match="isn't installed here"):
+        sensor(sales).execute_complete({}, event)

@@ -153,7 +153,6 @@ def test_a_job_is_ended_with_its_task(sales: Path, monkeypatch: pytest.MonkeyPat
     from airflow_delta.hooks.spark.job import SparkJobHook
 
     operator = VacuumOperator(task_id="vacuum", table_uri=str(sales), engine="spark")
-    operator.on_kill()
     ended: list[Any] = []
 
     def run(job: Any, *_: Any, **__: Any) -> dict[str, Any]:

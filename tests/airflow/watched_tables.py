@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +38,28 @@ class WatchedTable:
     def open(self) -> DeltaTable:
         return DeltaTable(self.uri)
 
-    def commit(self, operation: str = "WRITE", *actions: Any, table_id: str | None = None) -> int:
-        """Make a commit as others do."""
+    def commit(
+        self,
+        operation: str = "WRITE",
+        *actions: Any,
+        table_id: str | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Make a commit as others do; ``provenance`` has more fields of its ``commitInfo``."""
         self.number += 1
         self.version += 1
-        info = {"timestamp": 1_700_000_000_000 + self.number, "txnId": f"txn {self.number}"}
+        info = {
+            "timestamp": 1_700_000_000_000 + self.number,
+            "txnId": f"txn {self.number}",
+            "operation": operation,
+            **(provenance or {}),
+        }
         written = list(actions) or [add(f"file {self.number}")]
         if self.version == 0 or table_id is not None:
             definition = metadata()
             definition["metaData"]["id"] = table_id or "1"
             written = [PROTOCOL, definition, *written]
-        write_commit(
-            self.root, self.version, {"commitInfo": {**info, "operation": operation}}, *written
-        )
+        write_commit(self.root, self.version, {"commitInfo": info}, *written)
         return self.version
 
     def delete_after(self, version: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_delta.cli.main import main
+from airflow_delta.engine import LONG, DeltaTable, StructField, StructType
 
 FULL = "standard output can't be written: No space left on device"
 COMMANDS = [
@@ -109,3 +110,14 @@ def test_the_process_ends_without_a_traceback(sales: Path) -> None:
             command, stdout=stream, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, done.stderr) == (1, f"airflow-delta: {FULL}\n")
+
+
+def test_a_character_that_the_terminal_lacks_is_escaped(tmp_path: Path) -> None:
+    table = tmp_path / "täble"
+    DeltaTable.create(str(table), StructType((StructField("id", LONG),)))
+    script = "import sys; from airflow_delta.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, "describe", str(table)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"t\\xe4ble" in done.stdout

@@ -19,13 +19,12 @@ from airflow_delta.engine.model.times import utc_datetime
 
 __all__ = ["CommitInfo", "task_run_of"]
 
-_TASK_RUN: Mapping[str, tuple[type, ...]] = {
-    "dag_id": (str,),
-    "run_id": (str,),
-    "task_id": (str,),
-    "map_index": (int, type(None)),
-    "try_number": (int, type(None)),
-}
+_NAMES, _NUMBERS = ("dag_id", "run_id", "task_id"), ("map_index", "try_number")
+
+_LONGEST_NAME = 1_000
+"""More than any name in Airflow has. Whoever reports a run can rely on it."""
+
+_MOST = (1 << 31) - 1
 
 T = TypeVar("T", str, int, bool)
 
@@ -51,18 +50,27 @@ def _tolerant_map(key: str) -> JsonField:
 def task_run_of(value: Any) -> dict[str, Any] | None:
     """The run of an Airflow task that a value describes; None if it describes none.
 
+    Any program can write it. So it describes none if a text has more than 1,000 characters or can't be
+    encoded, or a number has more than 32 bits: Airflow couldn't store them.
+
     Args:
         value: an object with ``dag_id``, ``run_id``, ``task_id``, ``map_index`` and ``try_number``. The
             last two may be missing, and other fields are left out.
     """
     if not isinstance(value, Mapping):
         return None
-    found = {name: value.get(name) for name in _TASK_RUN}
-    is_valid = all(
-        isinstance(found[name], kinds) and not isinstance(found[name], bool)
-        for name, kinds in _TASK_RUN.items()
-    )
-    return found if is_valid else None
+    found = {name: value.get(name) for name in (*_NAMES, *_NUMBERS)}
+    names = all(_is_name(found[name]) for name in _NAMES)
+    numbers = all(found[name] is None or _is_number(found[name]) for name in _NUMBERS)
+    return found if names and numbers else None
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_NAME and json_fields.is_text(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,8 @@ class SparkJobHook(BaseHook):
         self._submission: SparkSubmission = SparkSubmission(
             conf=properties, conn_id=spark_conn_id, name=name, deploy_mode=deploy_mode
         )
+        # A kill may come while the process starts, when nobody can find it yet.
+        self._submission.on_start = self._end_if_killed
         self._is_cluster_mode = self._submission.deploy_mode == "cluster"
         if self._is_cluster_mode:
             check_cluster_mode(self.master, connection_id=spark_conn_id)
@@ -199,6 +201,10 @@ class SparkJobHook(BaseHook):
                 self._driver.end(_APPLICATION_WAIT_SECONDS)
         else:
             self._submission.on_kill()
+
+    def _end_if_killed(self) -> None:
+        if self._kills:
+            self._kill_group()
 
     def _new_driver(
         self,
@@ -317,9 +323,13 @@ class SparkJobHook(BaseHook):
 def _secret_variables(
     storage_options: Mapping[str, str], commit_owner_url: str | None
 ) -> dict[str, str]:
+    """The environment variables of the driver, wherever it runs: secrets, and the run of the task."""
+    from airflow_delta.engine.transaction.task_run import TASK_RUN_VARIABLE
     from airflow_delta.job_files import STORAGE_OPTIONS_VARIABLE
 
     variables = {STORAGE_OPTIONS_VARIABLE: json.dumps(dict(storage_options))}
+    if TASK_RUN_VARIABLE in os.environ:
+        variables[TASK_RUN_VARIABLE] = os.environ[TASK_RUN_VARIABLE]
     if commit_owner_url is not None:
         from airflow_delta.engine.commit.sql.owner import URL_VARIABLE
 

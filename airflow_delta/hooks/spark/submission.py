@@ -7,7 +7,7 @@ only where a job is submitted.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ class SparkSubmission(SparkSubmitHook):
 
     exit_code: int | None = None
     """The exit code of the last ``spark-submit`` that ended, as in `subprocess.Popen.returncode`."""
+
+    on_start: Callable[[], None] | None = None
+    """Called as soon as ``spark-submit`` runs and `process` is known."""
 
     @property
     def master(self) -> str:
@@ -69,6 +72,12 @@ class SparkSubmission(SparkSubmitHook):
         self.submit(
             str(program), env=dict(environment), start_new_session=True, pass_fds=tuple(keep_open)
         )
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        # The hook of the provider calls it first of all after it has started the process.
+        if self.on_start is not None:
+            self.on_start()
+        super()._process_spark_submit_log(itr)
 
     def _resolve_connection(self) -> dict[str, Any]:
         connection: dict[str, Any] = super()._resolve_connection()

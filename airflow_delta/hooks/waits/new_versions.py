@@ -29,6 +29,9 @@ _MOST_COMMITS = 1000
 """If more versions are new at once, their commits aren't read, and all count as passing the filters."""
 
 
+_LONGEST_OPERATION = 200
+
+
 class VersionPoll:
     """Polls a table for its newest version."""
 
@@ -186,7 +189,7 @@ class VersionWatcher:
             "after_version": mark.version,
             "version": newest.version,
             "timestamp": last.get("timestamp"),
-            "operation": last.get("operation"),
+            "operation": None if not commits else _short(commits[0].operation),
             "task_run": last.get("task_run"),
             "table_change": change,
         }
@@ -210,6 +213,11 @@ class VersionWatcher:
         if operations and (info.operation or "").upper() not in operations:
             return False
         return not self._filters.data_change_only or _changes_data(newest, info.version)
+
+
+def _short(operation: str | None) -> str | None:
+    """The name of an operation, which any writer may have made long, for an event."""
+    return operation if operation is None else operation[:_LONGEST_OPERATION]
 
 
 def _finder(table: DeltaTable, newest: Snapshot) -> Callable[..., int]:

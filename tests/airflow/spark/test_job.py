@@ -455,3 +455,28 @@ def test_a_timeout_of_the_task_does_not_leave_the_job_behind(
         signal.signal(signal.SIGUSR1, previous)
     assert len(started) == 2
     assert all(map(ended, started))
+
+
+def test_a_kill_while_the_process_starts_ends_it(
+    fake_spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    fake_spark_submit.write_text(HANGS.format(pids=str(pids)))
+    hook, popen = SparkJobHook(), subprocess.Popen
+    started: list[int] = []
+
+    def start(*arguments: Any, **named: Any) -> Any:
+        """The signal arrives before anybody knows the process."""
+        process = popen(*arguments, **named)
+        started.extend(map(int, pids.read_text().split()))
+        monkeypatch.setattr(subprocess, "Popen", popen)
+        assert hook._submission.process is None
+        hook.on_kill()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    with pytest.raises(AirflowException):
+        run(hook)
+    assert len(started) == 2
+    assert all(map(ended, started))

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from airflow_delta.engine.transaction.task_run import TASK_RUN_VARIABLE
 from airflow_delta.hooks.spark import job as spark_job
 from airflow_delta.hooks.spark import yarn_driver
 from airflow_delta.hooks.spark.job import SparkJobHook
@@ -354,3 +355,13 @@ def test_the_mode_of_spark_defaults_is_not_used(fake_spark_submit: Path) -> None
     )
     arguments: Any = run(SparkJobHook("spark_default"))
     assert arguments[arguments.index("--deploy-mode") + 1] == "client"
+
+
+def test_the_driver_knows_the_run_of_the_task(
+    submissions: Submissions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TASK_RUN_VARIABLE, '{"dag_id": "lake"}')
+    submissions.do(result={"version": 3})
+    run(SparkJobHook("yarn"))
+    _, variables = submissions.record()["files"].values()
+    assert variables[TASK_RUN_VARIABLE] == '{"dag_id": "lake"}'
