@@ -21,7 +21,7 @@ Spark calls a function in Python before the join whatever the condition needs, s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -119,7 +119,7 @@ def guarded(
     files: pa.Table,
     *,
     partition_by: Collection[str],
-    as_they_are: Collection[int] = (),
+    keys: Mapping[int, Column] | None = None,
 ) -> Column | None:
     """Guard a condition against rows of files that aren't rows of the table.
 
@@ -129,7 +129,8 @@ def guarded(
         parts: the condition, as its conjuncts, which Spark resolved with the columns of ``scope``.
         files: the files of the rows.
         partition_by: the partition columns.
-        as_they_are: the indexes of parts that Spark evaluates for rows of the table alone anyway.
+        keys: parts by which Spark joins rows of the table with others, by their index: such that they are
+            null for other rows of the files.
 
     Returns:
         The condition; None if it can stay as it is.
@@ -143,25 +144,28 @@ def guarded(
     own = [referenced(part) & names.keys() for part in parts]
     if not has_vectors and not any(columns & partitions for columns in own):
         return None
-    fails = _can_fail(scope, parts)
-    late = [
-        fails[i] and not own[i] <= partitions and i not in as_they_are for i in range(len(parts))
-    ]
-    if not any(late):
+    fails, keys = _can_fail(scope, parts), keys or {}
+    late = [fails[i] and not own[i] <= partitions and i not in keys for i in range(len(parts))]
+    # Spark joins by a key after the join with deletion vectors. But what it knows of the source, such as
+    # `10 DIV id > 1`, it infers for the rows of the files, unless the key is null for some of them.
+    changed = {i: key for i, key in keys.items() if has_vectors or fails[i]}
+    if not any(late) and not changed:
         return None
-    columns = [column_of(part, spark) for part in parts]
+    columns = [changed.get(i, column_of(part, spark)) for i, part in enumerate(parts)]
     needed = [
         columns[i]
         for i, part in enumerate(parts)
         if own[i] and fails[i] and referenced(part) <= partitions
     ]
     is_live = reduce(and_, needed, F.col(LOCATION_LIVE))
+    others = [column for column, is_late in zip(columns, late, strict=True) if not is_late]
+    if not any(late):
+        return reduce(and_, others)
     failing = reduce(
         and_, (column for column, is_late in zip(columns, late, strict=True) if is_late)
     )
     # Not WHEN alone: where only rows are selected, Spark makes it an AND, and moves its second operand.
     guard = F.coalesce(F.when(is_live, failing), F.lit(False))
-    others = (column for column, is_late in zip(columns, late, strict=True) if not is_late)
     return reduce(and_, [*others, guard])
 
 

@@ -22,7 +22,7 @@ from airflow_delta.spark.dml.assignments import Assignments, MissingMembers
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION, without_empty
-from airflow_delta.spark.writer.alignment import absent_value, with_generated
+from airflow_delta.spark.writer.alignment import absent_value, with_generated, without_collation
 from airflow_delta.spark.writer.casts import Cast
 
 if TYPE_CHECKING:
@@ -132,8 +132,9 @@ class _Assigner:
 
     def columns(self, raw: DataFrame, old: StructType | None) -> list[Column]:
         """The columns of the table. Generated columns that aren't assigned have no values yet."""
-        types = {
-            field.name: field.data_type
+        # Rules and generated columns compare texts byte by byte, whatever the collation of a value.
+        given = {
+            field.name: (without_collation(raw, field), field.data_type)
             for field in parse_schema(
                 raw.select([c for c in raw.columns if c.startswith(_NEW)]).schema.json(),
                 "the new values",
@@ -145,13 +146,13 @@ class _Assigner:
             former = None
             if old is not None and (i := index_of.get(field.name)) is not None:
                 former = (F.col(f"{_OLD}{i}"), old.fields[i].data_type)
-            found.append(self._value(field, types, former).alias(field.name))
+            found.append(self._value(field, given, former).alias(field.name))
         return found
 
     def _value(
         self,
         field: StructField,
-        types: Mapping[str, DataType],
+        given: Mapping[str, tuple[Column, DataType]],
         former: tuple[Column, DataType] | None,
     ) -> Column:
         """The value of a column, whatever the clause of the row."""
@@ -163,7 +164,7 @@ class _Assigner:
                 return other
         value = None
         for number, assignments in self.clauses.items():
-            new = self._new_value(field, number, assignments, types, former)
+            new = self._new_value(field, number, assignments, given, former)
             applies = F.col(self.clause) == number
             value = F.when(applies, new) if value is None else value.when(applies, new)
         return other if value is None else value.otherwise(other)
@@ -173,13 +174,13 @@ class _Assigner:
         field: StructField,
         number: int,
         assignments: Assignments,
-        types: Mapping[str, DataType],
+        given: Mapping[str, tuple[Column, DataType]],
         former: tuple[Column, DataType] | None,
     ) -> Column:
         refuses = assignments.missing_members is MissingMembers.REFUSED
         cast = Cast(self.target.table, missing_members=not refuses)
         values = {
-            path: (F.col(f"{_NEW}{number}_{i}"), types[f"{_NEW}{number}_{i}"])
+            path: given[f"{_NEW}{number}_{i}"]
             for i, path in enumerate(assignments.values)
             if path[0] == field.name
         }

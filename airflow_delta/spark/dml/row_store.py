@@ -37,7 +37,8 @@ class RowStore:
         trace: TracebackType | None,
     ) -> None:
         for rows in self._stored:
-            _rdd(rows).unpersist(True)
+            # Without waiting: an executor that answers late mustn't fail what is committed.
+            _rdd(rows).unpersist(False)
 
     def store(self, rows: DataFrame) -> DataFrame:
         """Evaluate rows once, and store them.
@@ -49,10 +50,11 @@ class RowStore:
             StorageError: Spark can't read a file.
             PySparkException: Spark's other errors.
         """
-        stored = rows.localCheckpoint(eager=False)
-        # Before the rows are evaluated, so that what an error leaves is released too.
-        self._stored.append(stored)
         with storage_errors(self.table, "read"):
+            # With adaptive execution, this evaluates all but the last stage.
+            stored = rows.localCheckpoint(eager=False)
+            # Before the rows are evaluated, so that what an error leaves is released too.
+            self._stored.append(stored)
             _rdd(stored).count()
         return stored
 

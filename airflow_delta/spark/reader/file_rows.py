@@ -103,7 +103,8 @@ def file_rows(
     metadata = scan.metadataColumn("_metadata")
     columns = [
         # Not in a struct, which Spark would build for every row.
-        *(scan[quoted(name)].alias(_stored(name)) for name in schema.names),
+        # By F.col: the session may take quoted names in DataFrame[...] for regular expressions.
+        *(F.col(quoted(name)).alias(_stored(name)) for name in schema.names),
         _number(metadata, len(uris)).alias(FILE_NUMBER),
         metadata["file_path"].alias("file"),
         metadata["file_size"].alias("file_size"),

@@ -179,9 +179,10 @@ class SnapshotReader:
             with_live: whether to add `LOCATION_LIVE`.
 
         Returns:
-            The columns of the table, then `LOCATION_FILE`, the index of the file in ``adds``,
-            `LOCATION_ROW`, the index of the row in the file, counting deleted rows, `LOCATION_ID` with
-            ``tracked``, and `LOCATION_LIVE` with ``with_live``.
+            The columns of the table, then `LOCATION_FILE`, the index of the file in ``adds``, or, with
+            ``only``, among the files there, in the order of their indexes; `LOCATION_ROW`, the index of the
+            row in the file, counting deleted rows; `LOCATION_ID` with ``tracked``, and `LOCATION_LIVE` with
+            ``with_live``.
 
         Raises:
             UnsupportedFeatureError: Spark has no row index for such files, or a column's name begins with
@@ -191,6 +192,11 @@ class SnapshotReader:
         self._need_row_index("changes of rows")
         self._refuse_own_names()
         self._prepare_session()
+        if only is not None:
+            # Spark would open every file, also those without such rows.
+            indexes = sorted(only)
+            adds = adds.take(pa.array(indexes, pa.int64()))
+            only = {number: only[index] for number, index in enumerate(indexes)}
         if not adds.num_rows:
             names = [LOCATION_FILE, LOCATION_ROW, *([LOCATION_ID] if tracked else [])]
             locations = [T.StructField(name, T.LongType()) for name in names]

@@ -30,7 +30,7 @@ def newest_version_options(table: DeltaTable, snapshot: Snapshot) -> Mapping[str
         table: the table.
         snapshot: the version.
     """
-    return {_TABLE: table.storage.root, _VERSION: str(snapshot.version)}
+    return {_TABLE: table.storage.canonical_location, _VERSION: str(snapshot.version)}
 
 
 def newest_versions_read(rows: DataFrame, table: DeltaTable) -> frozenset[int]:
@@ -40,6 +40,8 @@ def newest_versions_read(rows: DataFrame, table: DeltaTable) -> frozenset[int]:
         rows: the DataFrame.
         table: the table.
     """
+    # The user may have spelt the location in another way, or as a link.
+    location = table.storage.canonical_location
     plan: Tree = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
     inside = plan.subqueriesAll()
     found = set()
@@ -49,6 +51,6 @@ def newest_versions_read(rows: DataFrame, table: DeltaTable) -> frozenset[int]:
             if kind(leaf) != "LogicalRelation" or kind(leaf.relation()) != "HadoopFsRelation":
                 continue
             options = leaf.relation().options()
-            if options.contains(_TABLE) and options.apply(_TABLE) == table.storage.root:
+            if options.contains(_TABLE) and options.apply(_TABLE) == location:
                 found.add(int(options.apply(_VERSION)))
     return frozenset(found)

@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import pyspark.errors
 import pytest
+from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 
 from airflow_delta.engine import DeltaTable
@@ -107,6 +108,18 @@ def inserted(on: str) -> Change:
     )
 
 
+FEW = "SELECT * FROM (SELECT id, id AS x FROM range(1, 8)) WHERE 10 DIV x > 1"
+BY_KEY = Change(
+    lambda spark, table: (
+        merge(spark, table, spark.sql(FEW), "target.v = source.x")
+        .when_matched_update({"v": "-1"})
+        .execute()
+    ),
+    f"MERGE INTO T! target USING ({FEW}) source ON target.v = source.x "
+    "WHEN MATCHED THEN UPDATE SET v = -1",
+)
+
+
 def filtered(change: Change) -> Change:
     """The same merge, as if the table were large enough for its rows to be filtered by keys."""
 
@@ -140,6 +153,7 @@ DELETED = {
     "merge": merged("target.id = source.id AND 10 DIV target.v > 5"),
     "a merge by what fails": merged("10 DIV target.v - 4 = source.x"),
     "a merge by both": merged("target.id = source.id AND 10 DIV target.v > source.x"),
+    "a merge with what is known of the source": BY_KEY,
     "a clause": merged("target.id = source.id", "10 DIV target.v > 5"),
     "a clause by source": kept("target.id = source.id", "10 DIV target.v < 3"),
     "inserts": inserted("target.id = source.id AND 10 DIV target.v > 5"),
@@ -161,6 +175,7 @@ IN_SHORT = {
     "delete, deleted",
     "a merge by both, deleted",
     "a clause by source, deleted",
+    "a merge with what is known of the source, deleted",
     "inserts, deleted",
     "inserts after a filter, deleted",
     "what fails, rewritten",
@@ -265,3 +280,19 @@ def test_other_conditions_stay_as_they_are(
         plan = plan_of(spark, tmp_path, condition, partition_by)
         assert plan == planned(located.where(condition))
         assert "is_live" not in plan
+
+
+def test_only_files_with_wanted_rows_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    for start in (0, 10, 20):
+        write(spark.range(start, start + 10).coalesce(1), str(tmp_path))
+    table = DeltaTable(str(tmp_path))
+    files = table.snapshot().files()
+    wanted = {2: BitMap64([1, 3]), 0: BitMap64([9])}
+    rows = SnapshotReader(spark, table, table.snapshot()).located_rows(files, only=wanted)
+    assert len(rows.inputFiles()) == 2
+    found = {row.id for row in rows.select("id").collect()}
+    every = [
+        [row.id for row in spark.read.parquet(f"{tmp_path}/{path}").collect()]
+        for path in files["path"].to_pylist()
+    ]
+    assert found == {every[2][1], every[2][3], every[0][9]}

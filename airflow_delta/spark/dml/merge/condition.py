@@ -27,6 +27,7 @@ from airflow_delta.spark.reader.catalyst import (
     output_names,
     referenced,
 )
+from airflow_delta.spark.reader.snapshot_reader import LOCATION_LIVE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,17 +120,27 @@ def live_condition(
     plan = _analyzed(rows.alias(aliases[0]), source, on, aliases, table)
     parts = conjuncts(plan.condition().get())
     names, others = output_names(plan.left()), output_names(plan.right())
-    # Spark joins by these: it evaluates them for the rows that come to the join.
-    keys = {i for i, part in enumerate(parts) if any(_equal_sides(part, names, others))}
+    keys = {
+        i: _live_key(source.spark, part, *sides)
+        for i, part in enumerate(parts)
+        if (sides := next(_equal_sides(part, names, others), None)) is not None
+    }
     found = guarded(
         rows,
         rows.crossJoin(source.rows),
         parts,
         files,
         partition_by=partition_by,
-        as_they_are=keys,
+        keys=keys,
     )
     return condition_column(on) if found is None else found
+
+
+def _live_key(spark: SparkSession, part: Tree, own: Tree, other: Tree) -> Column:
+    """A key whose side of the table is null for rows of files that aren't rows of the table."""
+    side, other_side = F.when(F.col(LOCATION_LIVE), column_of(own, spark)), column_of(other, spark)
+    is_null_safe = kind(part) == "EqualNullSafe"
+    return side.eqNullSafe(other_side) if is_null_safe else side == other_side
 
 
 def _analyzed(

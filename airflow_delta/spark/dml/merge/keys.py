@@ -111,6 +111,8 @@ def read_keys(source: MergeSource, keys: Sequence[MergeKey], candidates: Column)
     Raises:
         PySparkException: Spark's errors.
     """
+    # Null isn't true, and Spark evaluates the second side of an AND if the first one is null.
+    candidates = F.coalesce(candidates, F.lit(False))
     columns = [F.count(F.lit(1)).alias("rows"), F.count_if(candidates).alias("matchable")]
     for i, key in enumerate(keys):
         # Python can't decode texts that aren't UTF-8.

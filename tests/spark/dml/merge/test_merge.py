@@ -187,10 +187,14 @@ def test_inserts_evaluate_the_condition_for_rows_that_can_match_alone(
     result = merge(spark, str(numbers), rows, cast).when_not_matched_insert(values).execute()
     assert result.num_inserted_rows == 2
     spark.udf.register("is_near", lambda one, other: abs(one - other) < 2, "boolean")
+    unknown = spark.sql("SELECT * FROM VALUES (NULL, 'x', 4), ('a', '5', 5) AS t(kind, k, v)")
+    cast = "source.kind = 'a' AND target.id = CAST(source.k AS BIGINT)"
+    result = merge(spark, str(numbers), unknown, cast).when_not_matched_insert(values).execute()
+    assert result.num_inserted_rows == 1
     near = "target.id = source.v + 3 AND is_near(target.id, source.v + 4)"
     result = merge(spark, str(numbers), rows, near).when_not_matched_insert(values).execute()
     assert result.num_inserted_rows == 0
-    expected = dict.fromkeys(range(10), 0) | {101: 1, 103: 3}
+    expected = dict.fromkeys(range(10), 0) | {101: 1, 103: 3, 104: 4}
     assert values_in(spark, numbers) == expected
 
 

@@ -65,6 +65,16 @@ def test_rows_of_an_older_version_are_refused(spark: SparkSession, table: str, q
     assert rows_in(spark, Path(table)) == [(1, "a", 2), (2, "b", 7)]
 
 
+def test_the_table_is_recognised_by_another_name_of_its_location(
+    spark: SparkSession, table: str, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(table)
+    source = read_snapshot(spark, str(tmp_path / "link"))
+    update(spark, table, {"v": "7"})
+    with pytest.raises(CommitConflictError, match="from version 0 of the table itself"):
+        double(spark, table, source)
+
+
 def test_a_lost_race_is_not_made_again_with_old_rows(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,15 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.store.memory import MemoryCommitStore
 from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
-from airflow_delta.engine.model.schema import DATE, LONG, STRING, TIMESTAMP, StructField, StructType
+from airflow_delta.engine.model.schema import (
+    BOOLEAN,
+    DATE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    StructField,
+    StructType,
+)
 from airflow_delta.spark import delete, merge, read_snapshot, update, write
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from tests.deep import deep_but_for
@@ -165,6 +173,28 @@ def test_rows_that_would_break_a_rule(spark: SparkSession, tmp_path: Path) -> No
         assert OWN_PREFIX not in str(found.value)
     assert all_files(tmp_path) == before
     assert stored_bytes(spark) == 0
+
+
+def test_texts_with_a_collation_are_compared_byte_by_byte(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    is_open = {"delta.generationExpression": "status = 'open'"}
+    schema = (
+        StructField("id", LONG),
+        StructField("status", STRING),
+        StructField("is_open", BOOLEAN, metadata=is_open),
+    )
+    known = {"delta.constraints.known": "status <> 'paid'"}
+    DeltaTable.create(str(tmp_path), StructType(schema), properties=known)
+    write(spark.sql("SELECT 1L AS id, 'open' AS status"), str(tmp_path))
+    rows = spark.sql(
+        "SELECT id, status COLLATE UTF8_LCASE AS status FROM VALUES (1L, 'PAID'), (2L, 'OPEN') "
+        "AS t(id, status)"
+    )
+    begun = merge(spark, str(tmp_path), rows, "target.id = source.id")
+    begun.when_matched_update_all().when_not_matched_insert_all().execute()
+    # In the collation, 'PAID' would break the constraint, and 'OPEN' be 'open'.
+    assert rows_in(spark, tmp_path) == [(1, "PAID", False), (2, "OPEN", False)]
 
 
 def test_an_append_only_table(spark: SparkSession, tmp_path: Path) -> None:
