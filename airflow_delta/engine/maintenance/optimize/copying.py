@@ -74,13 +74,14 @@ class CopiedFiles:
             for group, data in zip(stored.groups, source.read_groups(stored), strict=True):
                 stitched.append(stored, group, data)
         # Arrow reads the new footer: one that it doesn't accept must not be committed.
-        footer = pq.read_metadata(pa.BufferReader(_MAGIC + stitched.close()))
-        leaves = {footer.schema.column(index).path: index for index in range(len(footer.schema))}
-        present = [c for c in self.target.statistics if ".".join(c.path) in leaves]
-        names = {path.split(".")[0] for path in leaves}
+        reader = pq.ParquetFile(pa.BufferReader(_MAGIC + stitched.close())).reader
+        # Not the paths of the footer's schema, which are texts: names may have dots.
+        leaves = {tuple(path): index for index, path in enumerate(reader.column_paths)}
+        present = [c for c in self.target.statistics if c.path in leaves]
+        names = {path[0] for path in leaves}
         return file_statistics(
-            footer,
-            [replace(column, leaf=leaves[".".join(column.path)]) for column in present],
+            reader.metadata,
+            [replace(column, leaf=leaves[column.path]) for column in present],
             prefix=self.target.prefix,
             states_tight_bounds=self.target.states_tight_bounds,
             known_bounds=bounds,
