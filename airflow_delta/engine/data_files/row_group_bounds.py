@@ -2,7 +2,8 @@
 
 The footer has the minimum, the maximum and the number of nulls of each column in each row group. They are
 converted like the values of the column, so that both are compared in the table's type. Whatever is missing
-or can't be converted keeps the row group. Bounds don't apply to NaN, which most writers leave out of them.
+or can't be converted keeps the row group, and so do bounds that bound nothing: NaN, and a minimum above the
+maximum. Bounds don't apply to NaN, which most writers leave out of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.numpy_arrays import bool_array
 from airflow_delta.engine.arrow.parquet.decimals import decimal_of
-from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.data_files.conversion import MismatchError, converter
 from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumn
@@ -136,7 +137,8 @@ def bounds_in_table_type(
         calendar: the calendar of the file.
 
     Returns:
-        The least and the greatest values, null where they are unknown; None if they can't be converted.
+        The least and the greatest values, null where one is unknown or NaN, or the least is above the
+        greatest; None if they can't be converted.
     """
     read = _reader(stored)
     if read is None:
@@ -146,6 +148,10 @@ def bounds_in_table_type(
         low, high = (read([pair[side] for pair in raw]) for side in (0, 1))
         if conversion is not None:
             low, high = conversion(low), conversion(high)
+        # False for NaN, which some writers have taken for a bound.
+        bound_something = pc.less_equal(low, high)
+        unknown = scalar_of(None, low.type)
+        low, high = (pc.if_else(bound_something, each, unknown) for each in (low, high))
     except (
         pa.ArrowException,
         MismatchError,
