@@ -138,10 +138,8 @@ def _is_bytes(stored: pa.DataType) -> bool:
     return bool(
         types.is_string(stored)
         or types.is_large_string(stored)
-        or types.is_string_view(stored)
         or types.is_binary(stored)
         or types.is_large_binary(stored)
-        or types.is_binary_view(stored)
         or types.is_fixed_size_binary(stored)
     )
 

@@ -42,6 +42,13 @@ __all__ = ["DataFile"]
 # The errors that Arrow raises for a damaged file. Errors of the storage have other types.
 _DAMAGE = (pa.ArrowException, OSError, IndexError, KeyError, ValueError, PyarrowFallback)
 
+_VIEWS = (
+    pa.types.is_string_view,
+    pa.types.is_binary_view,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
 _MAX_GAP = 64 << 10
 """Ranges with a smaller gap between them are read by one request."""
 
@@ -98,8 +105,9 @@ class DataFile:
         with self._source() as source, self.errors():
             file = self._open(source, None)
             calendar = calendar_of(file.metadata)
-            if any(map(_has_inner_dictionary, file.schema_arrow)):
-                # Arrow can't read these in several pieces. Without its own schema it takes them for texts.
+            if any(_is_unreadable(type_, inside=False) for type_ in file.schema_arrow.types):
+                # Arrow can't select rows of views, nor read inner dictionaries in several pieces. Without
+                # its own schema it takes them for texts and lists.
                 plain = pa.BufferReader(read_plain_footer(source, size=self.size))
                 file = self._open(source, pq.read_metadata(plain))
             # Not the schema of the footer, where INT96 is in nanoseconds.
@@ -294,8 +302,18 @@ class DataFile:
         )
 
 
-def _has_inner_dictionary(field: pa.Field) -> bool:
-    """Whether a nested column has a dictionary in it."""
-    type_ = field.type
-    inner = [type_.field(index) for index in range(type_.num_fields)]
-    return any(pa.types.is_dictionary(each.type) or _has_inner_dictionary(each) for each in inner)
+def _is_unreadable(type_: pa.DataType, *, inside: bool) -> bool:
+    """Whether Arrow can't read a type of its own schema: a view, or a dictionary inside another type.
+
+    Args:
+        type_: the type.
+        inside: whether it is inside another one.
+    """
+    return (
+        any(is_view(type_) for is_view in _VIEWS)
+        or (inside and pa.types.is_dictionary(type_))
+        or any(
+            _is_unreadable(type_.field(index).type, inside=True)
+            for index in range(type_.num_fields)
+        )
+    )

@@ -32,12 +32,7 @@ _MAGIC = b"PAR1"
 
 _FIELD_ID = b"PARQUET:field_id"
 
-_PLAIN = {
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-}
+_PLAIN = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 """Types that only Arrow distinguishes: in Parquet they are the same."""
 
 
