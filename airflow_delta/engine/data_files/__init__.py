@@ -7,6 +7,7 @@ From the outside in:
 * `read_ahead`: read several files at once, in threads and bounded memory;
 * `file_rows`: the rows of one file: row groups, deletion vectors, predicate;
 * `row_predicate`: the predicate on rows;
+* `footer_bounds`: whether the bounds in a footer can be used;
 * `row_group_bounds`: the bounds of columns in each row group, by which row groups are skipped;
 * `file_columns`: which columns of a file are those of the table, by name or id;
 * `conversion`: values of a file's types as values of the table's types;

@@ -11,6 +11,7 @@ float, double          no bounds if a value is NaN or infinite: JSON has no such
 boolean, binary, void  null counts at most, as in Delta Spark
 in arrays and maps     none
 old dates and times    none, if the file counts them in the hybrid calendar
+decimals               none, if an old writer ordered them by their bytes (`footer_bounds`)
 =====================  ==========================================================================
 
 Only the first columns get statistics (``delta.dataSkippingNumIndexedCols``), or those that the table names
@@ -29,6 +30,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from airflow_delta.engine.arrow.parquet.decimals import decimal_of
+from airflow_delta.engine.data_files.footer_bounds import has_usable_bounds
 from airflow_delta.engine.data_files.hybrid_calendar import HybridCalendar, calendar_of
 from airflow_delta.engine.features.column_mapping import physical_paths
 from airflow_delta.engine.features.schema_walk import SchemaPath
@@ -189,7 +191,7 @@ def file_statistics(
         if known_bounds and column.path in known_bounds:
             bounds = known_bounds[column.path]
         else:
-            bounds = _bounds(chunks, column.data_type, calendar)
+            bounds = _bounds(metadata, chunks, column, calendar)
         shown = None if bounds is None else _shown(*bounds, column.data_type, prefix)
         if shown is not None:
             _put(minimums, column.path, shown[0])
@@ -208,7 +210,7 @@ def file_statistics(
 
 
 def column_bounds(metadata: Any, column: IndexedColumn) -> tuple[Any, Any] | None:
-    """The exact minimum and maximum of a column; None if the footer lacks one, or all values are null.
+    """The exact minimum and maximum of a column; None if the footer has none to rely on, or all are null.
 
     Args:
         metadata: the file's footer, a ``pyarrow.parquet.FileMetaData``.
@@ -216,7 +218,7 @@ def column_bounds(metadata: Any, column: IndexedColumn) -> tuple[Any, Any] | Non
     """
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     chunks = [group.column(column.leaf) for group in groups]
-    return _bounds(chunks, column.data_type, calendar_of(metadata))
+    return _bounds(metadata, chunks, column, calendar_of(metadata))
 
 
 def longer_prefix(text: str, prefix: int = PREFIX_CHARACTERS) -> str | None:
@@ -282,11 +284,15 @@ def _null_count(chunks: Sequence[Any]) -> int | None:
 
 
 def _bounds(
-    chunks: Sequence[Any], data_type: DataType, calendar: HybridCalendar | None
+    metadata: Any, chunks: Sequence[Any], column: IndexedColumn, calendar: HybridCalendar | None
 ) -> tuple[Any, Any] | None:
-    """The minimum and maximum as Python values; None if the footer lacks one."""
+    """The minimum and maximum as Python values; None if the footer has none to rely on."""
+    data_type = column.data_type
     read = _reader(data_type)
     if read is None:
+        return None
+    # Only asked for decimals, since the answer takes as long as reading the bounds.
+    if isinstance(data_type, DecimalType) and not has_usable_bounds(metadata, column.leaf):
         return None
     values = []
     for chunk in chunks:

@@ -22,6 +22,7 @@ from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.data_files.conversion import MismatchError, converter
 from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumn
+from airflow_delta.engine.data_files.footer_bounds import has_usable_bounds
 from airflow_delta.engine.data_files.hybrid_calendar import HybridCalendar, OldTimeError
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.scan.bounds import Bounds
@@ -94,9 +95,10 @@ def _bounds(
         return None
     chunks = [group.column(index) for group in groups]
     stored = file.schema.field(column.stored).type
+    is_ordered = has_usable_bounds(file.footer, index)
     raw = [
         (chunk.statistics.min_raw, chunk.statistics.max_raw)
-        if chunk.statistics is not None and chunk.statistics.has_min_max
+        if is_ordered and chunk.statistics is not None and chunk.statistics.has_min_max
         else (None, None)
         for chunk in chunks
     ]

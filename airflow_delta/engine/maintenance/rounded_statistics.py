@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.parquet.decimals import decimal_of
 from airflow_delta.engine.arrow.parquet.source import ParquetSource
 from airflow_delta.engine.arrow.statistics.parse import parse_stats
+from airflow_delta.engine.data_files.footer_bounds import has_usable_bounds
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_schema
 from airflow_delta.engine.features.schema_walk import SchemaPath
@@ -170,10 +171,10 @@ def _compare_with_footer(
 
 
 def _read_footer_bounds(source: ParquetSource, path: SchemaPath) -> tuple[Decimal, Decimal] | None:
-    """Read the least and the greatest value of a column; None if the footer lacks them."""
+    """Read the least and the greatest value of a column; None if the footer has none to rely on."""
     footer = source.footer
     index = source.leaves.get(".".join(path))
-    if index is None:
+    if index is None or not has_usable_bounds(footer, index):
         return None
     # The file's scale: the table's may have grown since (type widening).
     scale = footer.schema.column(index).scale

@@ -16,19 +16,20 @@ integers, nanoseconds, times of a day, columns that are null by type. All column
 
 Bounds in the footer can't be used where they don't bound what readers see: for floats, unless parquet-mr
 since 1.10 has written the file, since others leave out NaN; for timestamps in other units than
-microseconds. Those of dates and times in the hybrid calendar are left to `file_statistics`.
+microseconds. Those of dates and times in the hybrid calendar, and of decimals in the order of their bytes,
+are left to `file_statistics`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_delta.engine.data_files.footer_bounds import writer_of
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_types
 from airflow_delta.engine.model.schema import (
@@ -59,7 +60,6 @@ __all__ = ["SCHEMA_KEYS", "FileSchema", "read_file_schema"]
 
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
-_PARQUET_MR = re.compile(r"parquet-mr version (\d+)\.(\d+)")
 _KNOWS_NAN = (1, 10)
 """The version of parquet-mr since which a chunk with NaN has no bounds (PARQUET-1246)."""
 
@@ -131,8 +131,8 @@ class _Conversion:
         self._leaves = _leaves(footer)
         self._path = path
         self._table = table
-        writer = _PARQUET_MR.match(footer.created_by or "")
-        self._bounds_floats = writer is not None and tuple(map(int, writer.groups())) >= _KNOWS_NAN
+        program, version = writer_of(footer)
+        self._bounds_floats = program == "parquet-mr" and version >= _KNOWS_NAN
         self.unbounded: set[SchemaPath] = set()
 
     def struct(self, fields: Any, path: SchemaPath) -> StructType:
