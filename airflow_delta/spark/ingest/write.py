@@ -9,7 +9,7 @@
 4. Compute the statistics of each file from its footer (`writer.file_writing`), and find what the files
    replace (`replacement`).
 5. One commit adds and removes the files, with the transaction identifier if there is one. It also creates
-   a new table.
+   a new table (`commit`).
 6. If a property of the table says so, small files are compacted, in another commit (`auto_compaction`).
 
 If a step before the commit fails, the log isn't changed, and the files are deleted. After a commit
@@ -35,9 +35,10 @@ from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.arguments import check_texts
 from airflow_delta.spark.dml.conditions import predicate_text
 from airflow_delta.spark.ingest.auto_compaction import AutoCompaction, compact_after_write
+from airflow_delta.spark.ingest.commit import commit_write
 from airflow_delta.spark.ingest.replacement import check_replacement, stage_replacement
 from airflow_delta.spark.writer.file_writing import write_new_files
-from airflow_delta.spark.writer.new_files import NewFiles, commit_files
+from airflow_delta.spark.writer.new_files import NewFiles
 from airflow_delta.spark.writer.request import WriteRequest, check_request
 from airflow_delta.spark.writer.target import WriteTarget, existing_target, new_target
 
@@ -192,7 +193,7 @@ def write_table(
         if (result := _without_writing(request, target, txn)) is not None:
             return result
         try:
-            return _write(rows, request, target)
+            return _write(rows, request, target, txn)
         except CommitConflictError as error:
             # Perhaps an earlier try of the same write, which went on, was faster.
             if txn and (earlier := _earlier_commit(request, txn)) is not None:
@@ -238,21 +239,18 @@ def _without_writing(
     return None
 
 
-def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> WriteResult:
-    transaction = target.transaction
+def _write(
+    rows: DataFrame, request: WriteRequest, target: WriteTarget, txn: tuple[str, int] | None
+) -> WriteResult:
     check_replacement(rows.sparkSession, request, target)
     with NewFiles(request.table) as files:
         write_new_files(rows, request, target, files)
         removed = stage_replacement(rows.sparkSession, request, target, files)
-        transaction.add_files(files.adds)
-        for name, furthest in files.identity_values.items():
-            transaction.use_identity_values(name, furthest)
         has_changed = files.adds or removed.changes_table or target.base is None
         if not has_changed and not request.transactions and not _changes_table(target):
             return WriteResult(target.version, written=False)
-        for app_id, version in request.transactions.items():
-            transaction.set_transaction(app_id, version)
-        version = commit_files(transaction, files, {**files.metrics, **removed.metrics(request)})
+        metrics = {**files.metrics, **removed.metrics(request)}
+        version = commit_write(rows, request, target, files, metrics, txn=txn)
     return WriteResult(
         version,
         len(files.adds),

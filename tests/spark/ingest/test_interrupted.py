@@ -12,6 +12,7 @@ import pytest
 from airflow_delta.engine import DeltaTable, OptimisticTransaction
 from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
+    ConcurrentTransactionError,
     DeltaError,
     InvalidTableError,
     StorageError,
@@ -165,6 +166,77 @@ def test_a_driver_that_goes_on_and_the_retry_commit_once(
     assert read_snapshot(spark, str(tmp_path)).count() == (6 if exists else 2)
     paths = set(DeltaTable(str(tmp_path)).snapshot().file_uris())
     assert data_files(tmp_path) == paths, "the files of the slower one are deleted"
+
+
+OTHER_RUNS = {
+    "another run": ([2], 2, 5),
+    "two other runs": ([2, 3], 3, 7),
+    "another run, and a try of this one": ([2, 1], 2, 5),
+}
+"""The numbers that are committed meanwhile, the version of the write then, and the rows of the table."""
+
+
+def _commit_meanwhile(monkeypatch: pytest.MonkeyPatch, *others: Callable[[], Any]) -> None:
+    """Have the next commits begin with those of others, one each."""
+    commit, left = OptimisticTransaction.commit, list(others)
+
+    def later(transaction: OptimisticTransaction, **named: Any) -> Any:
+        if left:
+            other = left.pop(0)
+            with monkeypatch.context() as patch:
+                patch.setattr(OptimisticTransaction, "commit", commit)
+                other()
+        return commit(transaction, **named)
+
+    monkeypatch.setattr(OptimisticTransaction, "commit", later)
+
+
+@pytest.mark.parametrize("case", deep_but_for(OTHER_RUNS, *list(OTHER_RUNS)[1:]))
+def test_appends_of_one_application_at_the_same_time_all_commit(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Runs of a DAG that overlap, with one task and a number each."""
+    numbers, version, num_rows = OTHER_RUNS[case]
+    table = str(tmp_path)
+    write(spark.range(1).coalesce(1), table, properties={"delta.enableRowTracking": "true"})
+    rows = spark.range(2).coalesce(1)
+    write_data_files, jobs = file_writing.write_data_files, []
+
+    def counted(*arguments: Any, **named: Any) -> None:
+        jobs.append(arguments)
+        write_data_files(*arguments, **named)
+
+    monkeypatch.setattr(file_writing, "write_data_files", counted)
+    others = [lambda number=number: write(rows, table, txn=("job", number)) for number in numbers]
+    _commit_meanwhile(monkeypatch, *others)
+    result = write(rows, table, txn=("job", 1))
+    is_repeated = 1 in numbers
+    assert (result.version, result.repeated, result.num_rows) == (
+        version,
+        is_repeated,
+        0 if is_repeated else 2,
+    )
+    assert len(jobs) == 1 + len(numbers), "the rows aren't written again"
+    assert read_snapshot(spark, table).count() == num_rows
+    assert data_files(tmp_path) == set(DeltaTable(table).snapshot().file_uris())
+    assert write(rows, table, txn=("job", 1)).version == version
+
+
+def test_an_append_does_not_follow_a_run_of_its_application_to_another_definition(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = str(tmp_path)
+    write(spark.range(1), table)
+
+    def redefine() -> None:
+        write(spark.range(1), table, txn=("job", 2))
+        DeltaTable(table).alter.set_comment("id", "the id")
+
+    _commit_meanwhile(monkeypatch, redefine)
+    with pytest.raises(ConcurrentTransactionError, match="set the transaction of"):
+        write(spark.range(2), table, txn=("job", 1))
+    assert DeltaTable(table).latest_version() == 2
+    assert data_files(tmp_path) == set(DeltaTable(table).snapshot().file_uris())
 
 
 def test_writers_at_the_same_time_make_no_identity_value_twice(
