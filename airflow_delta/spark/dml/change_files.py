@@ -37,6 +37,15 @@ __all__ = ["changed", "keeps_change_data", "stage_changes", "written"]
 
 _DIRECTORY = "_change_data/"
 
+_ALL_FILES = {
+    # The path is literal: it may have characters that Spark takes for a pattern otherwise.
+    "__globPaths__": "false",
+    # Whatever the session's settings: a file that can't be read is an error.
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+"""Options with which Spark reads every file of a directory."""
+
 
 def keeps_change_data(target: WriteTarget) -> bool:
     """Whether a table keeps a feed of its changes."""
@@ -73,6 +82,9 @@ def written(
         change_type: see `changed`.
         target: the table.
         new_files: the new files.
+
+    Raises:
+        StorageError: Spark can't list the files.
     """
     layout = target_layout(target)
     text = T.StringType()
@@ -80,7 +92,9 @@ def written(
         [*layout.written.fields, *(T.StructField(name, text) for name in layout.directories)]
     )
     path = hadoop_path(resolve(new_files.storage.root, encode_path(directory)))
-    rows = spark.read.schema(schema).option("basePath", path).parquet(path)
+    reader = spark.read.schema(schema).options(basePath=path, **_ALL_FILES)
+    with storage_errors(target.table, "read"):
+        rows = reader.parquet(path)
     names = [quoted(name) for name in (*layout.written.names, *layout.directories)]
     return rows.select(*names, F.lit(change_type).alias(CHANGE_TYPE))
 

@@ -77,6 +77,35 @@ def test_partitions_whose_names_spark_hides(spark: SparkSession, tmp_path: Path)
     ]
 
 
+def test_change_data_of_a_table_whose_location_looks_like_a_pattern(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = str(tmp_path / "a[1] {x}*?" / "t")
+    rows = spark.sql("SELECT id, id % 2 AS p FROM range(4)").coalesce(1)
+    write(rows, table, partition_by=["p"], properties={"delta.enableChangeDataFeed": "true"})
+    for name in ("ignoreMissingFiles", "ignoreCorruptFiles"):
+        spark.conf.set(f"spark.sql.files.{name}", "true")
+    try:
+        write(rows.where("id = 1"), table, "overwrite", replace_where="id = 1")
+        update(spark, table, {"id": "id + 10"}, "id = 2")
+        source = spark.sql("SELECT 3L AS id, 0L AS p UNION ALL SELECT 4, NULL")
+        merged = merge(spark, table, source, "target.id = source.id")
+        merged.when_matched_update_all().when_not_matched_insert_all().execute()
+    finally:
+        for name in ("ignoreMissingFiles", "ignoreCorruptFiles"):
+            spark.conf.unset(f"spark.sql.files.{name}")
+    changes = read_changes(spark, table, 1, 3).select("_commit_version", "_change_type", "id", "p")
+    assert set(map(tuple, changes.collect())) == {
+        (1, "delete", 1, 1),
+        (1, "insert", 1, 1),
+        (2, "update_preimage", 2, 0),
+        (2, "update_postimage", 12, 0),
+        (3, "update_preimage", 3, 1),
+        (3, "update_postimage", 3, 0),
+        (3, "insert", 4, None),
+    }
+
+
 def test_partition_columns_with_odd_names(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.sql("SELECT id, id AS File_Number, id AS partition_0 FROM range(3)")
     write(rows, str(tmp_path), partition_by=["File_Number", "partition_0"])
