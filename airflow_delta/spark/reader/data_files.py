@@ -13,6 +13,7 @@ microseconds, lists and decimals in Parquet's current encoding.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ __all__ = [
     "COMMITTER_OPTIONS",
     "WRITE_SETTINGS",
     "DataFile",
+    "is_data_file",
     "list_data_files",
     "read_footer",
     "write_data_files",
@@ -56,6 +58,10 @@ COMMITTER_OPTIONS = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
 """Options for all writes to a new directory, in any format."""
+
+# Committers of Hadoop and S3A keep the files of unfinished tasks there. The directories stay if a setting
+# says so, or if a task outlives its job. A name with "=" is that of a partition.
+_OF_COMMITTER = re.compile(r"(?:^|/)(?:_temporary|__magic[^/=]*|\.[^/=]*)/")
 
 _FOOTERS_AT_A_TIME = 8
 
@@ -122,7 +128,7 @@ def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
 
     Some may have no rows: Spark sometimes writes a file for an empty partition.
     """
-    infos = [info for info in storage.walk(directory) if info.name.endswith(".parquet")]
+    infos = [info for info in storage.walk(directory) if is_data_file(info.path, directory)]
 
     def read(info: FileInfo) -> DataFile:
         """Read the footer of one file."""
@@ -132,6 +138,20 @@ def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
     with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as pool:
         files = list(pool.map(read, infos))
     return sorted(files, key=lambda file: file.info.path)
+
+
+def is_data_file(path: str, directory: str) -> bool:
+    """Whether a file below the directory of a write is one of its data files.
+
+    Files that a committer has left in directories of its own aren't.
+
+    Args:
+        path: the file's path.
+        directory: the directory of the write.
+    """
+    return path.endswith(".parquet") and not _OF_COMMITTER.search(
+        path.removeprefix(f"{directory}/")
+    )
 
 
 def read_footer(table: DeltaTable, path: str, size: int) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta.engine.parquet import FOOTER_END, add_field_ids, footer_start
 from airflow_delta.spark.checkpoint.key_shuffle import StorageAddress
+from airflow_delta.spark.reader.data_files import is_data_file
 from airflow_delta.spark.runtime.executor_errors import errors_for_driver, errors_of_executors
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def write_nested_ids(
 
     # A Python loop over the files of one write.
     found = [info.path for info in storage.walk(directory)]
-    files = [path for path in found if path.endswith(".parquet")]
+    files = [path for path in found if is_data_file(path, directory)]
     if files:
         with errors_of_executors():
             context = spark.sparkContext

@@ -36,6 +36,24 @@ def test_files_are_as_the_protocol_wants_them(spark: SparkSession, tmp_path: Pat
     assert {path.suffix for path in (tmp_path / "new").iterdir()} == {".parquet", ".crc"}
 
 
+def test_files_that_a_committer_has_left_are_no_data_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = ("_temporary", "__magic", ".p")
+    columns = ", ".join(f"1 AS `{name}`" for name in names)
+    path = f"file:{tmp_path}/new"
+    write_data_files(spark.sql(f"SELECT {columns}, 2 AS id"), path, partition_by=names)
+    (file,) = list_data_files(LocalStorage(str(tmp_path)), "new")
+    assert file.info.path.startswith("new/_temporary=1/__magic=1/.p=1/")
+    for left in ("_temporary/0/_temporary/task", "__magic_job-1/__base", ".spark-staging-1"):
+        (tmp_path / "new" / left / "_temporary=1").mkdir(parents=True)
+        (tmp_path / "new" / left / "_temporary=1" / "part-0.parquet").touch()
+    assert list_data_files(LocalStorage(str(tmp_path)), "new") == [file]
+    assert [found.info.name for found in list_data_files(LocalStorage(f"{tmp_path}/new"), "")] == [
+        file.info.name
+    ]
+
+
 def test_a_failed_write_puts_the_session_back(spark: SparkSession, tmp_path: Path) -> None:
     bad = spark.range(1).select(F.raise_error(F.lit("bad row")).alias("x").cast("int"))
     with pytest.raises(PySparkException, match="bad row"):
