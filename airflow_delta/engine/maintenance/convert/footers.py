@@ -9,6 +9,7 @@ so far. Later files only add columns, so no chosen column is missing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ def read_source_files(
         collect_statistics: whether to make statistics.
 
     Raises:
-        DataFileError: a file isn't Parquet, or is damaged. Facts: path.
+        DataFileError: a file isn't Parquet, or is damaged, or has another size than listed. Facts: path.
         InvalidArgumentError: the partition values of a file aren't as in ``partition_schema``. Facts: path.
         InvalidTableError: the files have columns that don't fit together. Facts: path.
         UnsupportedFeatureError: a column is of a type that tables lack. Facts: path, column.
@@ -191,6 +192,15 @@ class _Reader:
         path, size, _ = listed
         storage, name = self._access.locate(resolve(self._table, encode_path(path)))
         with self._errors(path), storage.open(name, size=size) as source:
+            # The listed size goes into the log. Stores that ask for none find no footer there.
+            if source.seek(0, os.SEEK_END) != size:
+                raise DataFileError(
+                    f"the file {path!r} has {source.tell()} bytes, and had {size} when it was listed: it "
+                    "was changed during the conversion; stop its writer, and repeat the conversion",
+                    table=self._table,
+                    path=path,
+                )
+            source.seek(0)
             # Arrow reads as much at the end of a file anyway, but piece by piece, each through Python.
             file = pq.ParquetFile(
                 pa.BufferReader(source.read()) if size <= _TAIL else source,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_delta.engine import DeltaTable
@@ -13,6 +14,9 @@ from airflow_delta.engine.errors import (
     MissingFilesError,
     NotRegularFileError,
 )
+from airflow_delta.engine.maintenance.convert import plan
+from airflow_delta.engine.maintenance.convert.source_files import list_source_files
+from airflow_delta.engine.storage.file_access import FileAccess
 from tests.engine.maintenance.convert.parquet_folders import adds_of, write_parquet
 
 
@@ -55,6 +59,24 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, content: bytes) -> 
     with pytest.raises(DataFileError, match=r"'notes\.csv' can't be read as Parquet") as failed:
         DeltaTable.convert(tmp_path)
     assert failed.value.path == "notes.csv"
+    assert not (tmp_path / "_delta_log").exists()
+
+
+@pytest.mark.parametrize("num_rows", [10, 100_000])
+def test_a_file_that_changes_after_the_listing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_rows: int
+) -> None:
+    write_parquet(tmp_path / "0.parquet", {"id": [*range(num_rows)]})
+
+    def list_then_change(access: FileAccess) -> pa.Table:
+        listed = list_source_files(access)
+        write_parquet(tmp_path / "0.parquet", {"id": [*range(3 * num_rows)]})
+        return listed
+
+    monkeypatch.setattr(plan, "list_source_files", list_then_change)
+    with pytest.raises(DataFileError, match="was changed during the conversion") as failed:
+        DeltaTable.convert(tmp_path)
+    assert failed.value.path == "0.parquet"
     assert not (tmp_path / "_delta_log").exists()
 
 
