@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveType
 
-__all__ = ["PartitionValue", "parse_partition_value", "serialize_partition_value"]
+__all__ = ["PartitionValue", "has_zone", "parse_partition_value", "serialize_partition_value"]
 
 PartitionValue: TypeAlias = "str | int | float | Decimal | bool | date | datetime | bytes"
 """A typed partition value that isn't null.
@@ -103,6 +103,15 @@ def serialize_partition_value(value: PartitionValue | None, data_type: DataType)
     raise InvalidArgumentError(
         f"{value!r}: a {data_type} can't partition a table", value=value, type=str(data_type)
     )
+
+
+def has_zone(text: str) -> bool:
+    """Whether a text is a timestamp with a time zone.
+
+    Some readers, such as Spark, read a timestamp without one in the zone of their session.
+    """
+    match = _TIMESTAMP.fullmatch(text)
+    return match is not None and match["zone"] is not None
 
 
 def _parse_integer(bits: int) -> Callable[[str], int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.schema_walk import SchemaPath
-from airflow_delta.engine.model.partition_values import parse_partition_value
-from airflow_delta.engine.model.schema import StructField
+from airflow_delta.engine.model.partition_values import has_zone, parse_partition_value
+from airflow_delta.engine.model.schema import DataType, StructField
 from airflow_delta.engine.scan.file_pruner import FilePruner
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
@@ -45,7 +46,7 @@ class LiveFiles:
         records: the number of rows of each, including deleted ones; -1 where it is unknown, as it is for
             all files without a deletion vector.
         partitions: the number of the partition of each: the same for equal values, however they are
-            written.
+            written, apart from timestamps with and without a zone.
     """
 
     adds: pa.Table
@@ -175,28 +176,32 @@ def _value_codes(
     texts = pc.map_lookup(values.combine_chunks(), scalar_of(physical, pa.string()), "last")
     encoded = texts.dictionary_encode()
     try:
-        parsed = [
-            parse_partition_value(text, field.data_type) for text in encoded.dictionary.to_pylist()
-        ]
+        parsed = [_key(text, field.data_type) for text in encoded.dictionary.to_pylist()]
     except InvalidTableError as error:
         raise InvalidTableError(
             f"the partition column {field.name!r}: {error.message}", table=table
         ) from error
-    numbers = _number_values([None, *parsed])
+    numbers = _number_keys([_key(None, field.data_type), *parsed])
     indices = pc.fill_null(
         pc.add(encoded.indices.cast(pa.int64()), scalar_of(1, pa.int64())), scalar_of(0, pa.int64())
     )
     return np.array(numbers, np.int64)[int64_view(indices)]
 
 
-def _number_values(values: Sequence[Any]) -> list[int]:
-    """A number for each value; a null is a value, too."""
+def _number_keys(keys: Sequence[Any]) -> list[int]:
+    """A number for each key, the same for equal ones."""
     known: dict[Any, int] = {}
-    return [known.setdefault(_identity(value), len(known)) for value in values]
+    return [known.setdefault(key, len(known)) for key in keys]
 
 
-def _identity(value: Any) -> Any:
-    """A key that is equal for values that no reader distinguishes: NaN, but not the zeros of both signs."""
+def _key(text: str | None, data_type: DataType) -> Any:
+    """A key that is equal for values that no reader distinguishes: NaN, but not the zeros of both signs.
+
+    Readers differ in what a timestamp without a zone is, so it never equals one with a zone.
+    """
+    value = parse_partition_value(text, data_type)
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
+    if isinstance(value, datetime):
+        return (value, has_zone(str(text)))
     return (value,)

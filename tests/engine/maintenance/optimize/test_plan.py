@@ -16,6 +16,7 @@ from airflow_delta.engine import (
     DOUBLE,
     LONG,
     STRING,
+    TIMESTAMP,
     AddFile,
     DeltaTable,
     StructField,
@@ -180,6 +181,18 @@ def test_zeros_of_both_signs_are_two_partitions(tmp_path: Path) -> None:
         transaction.add_file(AddFile(f"{number}.parquet", {"p": text}, 9, 1, data_change=True))
     transaction.commit()
     assert chosen(table) == [{0, 2}, {1, 3}, {4, 5}]
+
+
+def test_timestamps_with_and_without_a_zone_are_two_partitions(tmp_path: Path) -> None:
+    """Spark reads those without one in the zone of its session, so they may be other values."""
+    schema = StructType((StructField("id", LONG), StructField("p", TIMESTAMP)))
+    table = DeltaTable.create(str(tmp_path), schema, partition_by=["p"])
+    transaction = table.transaction("WRITE")
+    bare, zoned = "2020-01-01 00:00:00", "2020-01-01T00:00:00.000000Z"
+    for number, text in enumerate([bare, zoned, f"{bare}.0", "2020-01-01 01:00:00+01:00"]):
+        transaction.add_file(AddFile(f"{number}.parquet", {"p": text}, 9, 1, data_change=True))
+    transaction.commit()
+    assert chosen(table) == [{0, 2}, {1, 3}]
 
 
 def test_reasons_why_there_is_nothing_to_do(tmp_path: Path) -> None:
