@@ -49,7 +49,7 @@ def sample_rows(scan: Scan, paths: Sequence[SchemaPath], num_rows: int) -> list[
         num_rows: how many rows the files have.
 
     Returns:
-        The values of each column, in the same rows.
+        The values of each column, in the same rows; of texts the first bytes.
 
     Raises:
         DeltaError: a file can't be read; see `Scan`.
@@ -57,7 +57,7 @@ def sample_rows(scan: Scan, paths: Sequence[SchemaPath], num_rows: int) -> list[
     chance = np.random.default_rng(num_rows)
     none = [pa.nulls(0, field.type) for field in scan.schema]
     empty = pa.RecordBatch.from_arrays(none, schema=scan.schema)
-    parts = [[column_at(empty, path)] for path in paths]
+    parts = [[shortened(column_at(empty, path))] for path in paths]
     for rows in scan:
         chosen = None
         if num_rows > SAMPLE_ROWS:

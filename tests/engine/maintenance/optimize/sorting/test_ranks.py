@@ -90,6 +90,7 @@ def test_ranges_have_equally_many_rows() -> None:
 
 
 def test_a_sample_keeps_the_beginning_of_long_texts() -> None:
-    assert shortened(pa.array(["é" * 1000, None])).to_pylist() == ["é" * MOST_BYTES, None]
+    whole = pa.array(["é" * 1000, None])
+    assert shortened(whole).to_pylist() == ["é".encode() * (MOST_BYTES // 2), None]
     assert shortened(pa.array([b"a" * 1000])).to_pylist() == [b"a" * MOST_BYTES]
     assert shortened(pa.array([5])).to_pylist() == [5]

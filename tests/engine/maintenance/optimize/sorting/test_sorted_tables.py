@@ -201,6 +201,29 @@ def test_rows_with_equal_values_are_divided_too(
     assert min(counts) > 300
 
 
+@pytest.mark.parametrize("is_clustered", [False, True])
+def test_texts_that_are_not_utf8_are_sorted_by_their_bytes(
+    tmp_path: Path, *, is_clustered: bool
+) -> None:
+    schema = StructType((StructField("s", STRING), StructField("n", LONG)))
+    cluster_by = ["s"] if is_clustered else []
+    table = DeltaTable.create(str(tmp_path / "t"), schema, cluster_by=cluster_by)
+    transaction = table.transaction("WRITE")
+    texts = [b"b", b"a\xff\xfe", "é".encode()[:1], b""]
+    for number in range(2):
+        path = tmp_path / "t" / f"{number}.parquet"
+        rows = {"s": pa.array(texts, pa.binary()).view(pa.string()), "n": [*range(4)]}
+        pq.write_table(pa.table(rows), path)
+        bounds = {"minValues": {"s": ""}, "maxValues": {"s": "é"}}
+        stats = json.dumps({"numRecords": 4, "nullCount": {"s": 0}, **bounds})
+        add = AddFile(path.name, {}, path.stat().st_size, 1, data_change=True, stats=stats)
+        transaction.add_file(add)
+    transaction.commit()
+    assert table.optimize(**({} if is_clustered else {"z_order_by": ["s"]})).num_added == 1
+    found = table.snapshot().to_arrow()["s"].combine_chunks().view(pa.binary()).to_pylist()
+    assert found == sorted([*texts, *texts])
+
+
 def test_a_bucket_that_is_too_large_is_sorted_in_parts(
     tmp_path: Path, spill: Spill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
