@@ -6,6 +6,7 @@ are streams of Arrow's IPC format, uncompressed: writing them is cheaper than co
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -210,10 +211,13 @@ def spill_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
+        why = "perhaps because the disk is full"
+        remedy = "choose another folder by the environment variable TMPDIR"
+        if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+            why, remedy = "because too many files are open", "raise that limit (ulimit -n)"
         raise StorageError(
-            f"the temporary files of the sort in {str(folder)!r} can't be written or read, perhaps because "
-            f"the disk is full: {error}; choose another folder by the environment variable TMPDIR, or sort "
-            "less at once (where, max_bytes)",
+            f"the temporary files of the sort in {str(folder)!r} can't be written or read, {why}: {error}; "
+            f"{remedy}, or sort less at once (where, max_bytes)",
             path=str(folder),
             operation="sort",
         ) from error

@@ -4,8 +4,8 @@ Rows are read once, in any order, into buckets: ranges of keys of some 32 MB. If
 64 MB, the buckets are in memory; otherwise they are temporary files. A new file consists of several
 neighbouring buckets, which are sorted one after the other.
 
-If there are more buckets than files may be open, each bucket first has the rows of several new files, and
-is split before these files are written.
+If there are more buckets than files may be open, each bucket first has the rows of several, of one new file
+or of several, and is split before these are written.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +36,11 @@ _FITS_IN_MEMORY = 64 << 20
 """The decoded bytes of rows that are sorted without temporary files."""
 
 _BUCKET_BYTES = 32 << 20
-_MOST_PIECES = 1 << 14
 _MOST_OPEN = 128
-"""The most files that are written to at once."""
+"""The most temporary files that are written to at once while rows are read."""
+
+_MOST_SPLIT = 64
+"""Into how many temporary files each thread splits one of these."""
 
 CountFiles = Callable[[Sequence[pa.RecordBatch]], int]
 """Chooses the number of new files by some of the rows."""
@@ -50,7 +53,7 @@ class _Division:
     Attributes:
         bounds: the lowest key of each piece but the first.
         per_file: how many neighbouring pieces become a file.
-        per_bucket: how many share a bucket at first.
+        per_bucket: how many share a bucket at first. One of both is a multiple of the other.
     """
 
     bounds: Keys
@@ -69,7 +72,7 @@ class _Division:
 
     @property
     def per_run(self) -> int:
-        """How many pieces are written one after the other: those of a file, or of a shared bucket."""
+        """How many pieces one thread writes: those of a file, or of a bucket with several files."""
         return max(self.per_file, self.per_bucket)
 
     def pieces(self, rows: pa.RecordBatch) -> Int64Vector:
@@ -153,23 +156,30 @@ class ExternalSort:
         division = self._division
         first = run * division.per_run
         end = min(first + division.per_run, division.num_pieces)
-        buckets = self._buckets
-        if division.per_bucket > 1:
-            buckets, first, end = self._split(run, first), 0, end - first
-        for start in range(first, end, division.per_file):
-            yield _tables(buckets, start, min(start + division.per_file, end))
+        pieces = self._pieces(first, end)
+        for _ in range(first, end, division.per_file):
+            yield chain.from_iterable(islice(pieces, division.per_file))
+
+    def _pieces(self, first: int, end: int) -> Iterator[Iterator[pa.Table]]:
+        """The sorted rows of some neighbouring pieces, whose buckets are split when their turn comes."""
+        per_bucket = self._division.per_bucket
+        for start in range(first, end, per_bucket):
+            number = start // per_bucket
+            if per_bucket == 1:
+                yield self._buckets.sorted(number)
+                continue
+            split = self._split(number)
+            for piece in range(min(per_bucket, end - start)):
+                yield split.sorted(piece)
 
     def _divide(self, held: list[pa.RecordBatch], held_bytes: int, *, spills: bool) -> Buckets:
         """Decide how to divide the rows, by the first of them, and make the buckets with those."""
         size = held_bytes * self._num_rows // max(1, sum(rows.num_rows for rows in held))
         files = self._count_files(held)
-        per_file = -(-size // (files * max(_BUCKET_BYTES, size // _MOST_PIECES)))
-        num_pieces = files * max(1, per_file)
-        per_bucket = 1
-        if num_pieces > _MOST_OPEN:
-            per_bucket = max(1, per_file) * -(-files // _MOST_OPEN)
+        per_file, per_bucket = _counts(files, -(-size // (files * _BUCKET_BYTES)))
+        num_pieces = files * per_file
         positions = np.arange(1, num_pieces) * len(self._sample) // num_pieces
-        self._division = _Division(self._sample[positions], max(1, per_file), per_bucket)
+        self._division = _Division(self._sample[positions], per_file, per_bucket)
         if spills:
             self._folder = self._make_folder(size)
         buckets = self._make_buckets(self._division.num_buckets, held[0].schema, self._folder)
@@ -180,16 +190,17 @@ class ExternalSort:
     def _append(self, rows: pa.RecordBatch, buckets: Buckets) -> None:
         buckets.append(rows, self._division.pieces(rows) // self._division.per_bucket)
 
-    def _split(self, run: int, first: int) -> Buckets:
+    def _split(self, number: int) -> Buckets:
         """Split a bucket into its pieces."""
-        folder = None if self._folder is None else self._folder / f"run-{run}"
+        folder = None if self._folder is None else self._folder / f"bucket-{number}"
         if folder is not None:
             with spill_errors(folder):
                 folder.mkdir()
-        found = self._make_buckets(self._division.per_bucket, self._buckets.schema, folder)
-        for rows in self._buckets.read(run):
-            found.append(rows, self._division.pieces(rows) - first)
-        self._buckets.delete(run)
+        per_bucket = self._division.per_bucket
+        found = self._make_buckets(per_bucket, self._buckets.schema, folder)
+        for rows in self._buckets.read(number):
+            found.append(rows, self._division.pieces(rows) - number * per_bucket)
+        self._buckets.delete(number)
         found.finish()
         return found
 
@@ -208,6 +219,21 @@ class ExternalSort:
         return made
 
 
-def _tables(buckets: Buckets, start: int, end: int) -> Iterator[pa.Table]:
-    for piece in range(start, end):
-        yield from buckets.sorted(piece)
+def _counts(files: int, wanted: int) -> tuple[int, int]:
+    """How many pieces a file has, and how many a bucket.
+
+    Args:
+        files: the number of new files.
+        wanted: how many pieces a file should have. It gets fewer, larger ones if too many temporary files
+            would be open otherwise. A bucket of more than `_MOST_SPLIT` whole files is left so.
+    """
+    wanted = max(1, wanted)
+    if files * wanted <= _MOST_OPEN:
+        return wanted, 1
+    if files > _MOST_OPEN:
+        shared = -(-files // _MOST_OPEN)
+        per_file = min(wanted, max(1, _MOST_SPLIT // shared))
+        return per_file, per_file * shared
+    buckets = _MOST_OPEN // files
+    per_bucket = min(_MOST_SPLIT, -(-wanted // buckets))
+    return per_bucket * min(buckets, -(-wanted // per_bucket)), per_bucket

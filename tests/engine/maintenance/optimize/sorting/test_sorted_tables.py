@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,11 @@ Spill = Callable[..., None]
 def spill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Spill:
     """Have even few rows sorted in temporary files, of few bytes each."""
 
-    def set_limits(bucket_bytes: int = 2000, most_open: int = 128) -> None:
+    def set_limits(bucket_bytes: int = 2000, most_open: int = 128, most_split: int = 64) -> None:
         monkeypatch.setattr(external_sort, "_FITS_IN_MEMORY", 1)
         monkeypatch.setattr(external_sort, "_BUCKET_BYTES", bucket_bytes)
         monkeypatch.setattr(external_sort, "_MOST_OPEN", most_open)
+        monkeypatch.setattr(external_sort, "_MOST_SPLIT", most_split)
         monkeypatch.setattr(rounds, "_ALONE_BYTES", 1)
         (tmp_path / "spill").mkdir(exist_ok=True)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spill"))
@@ -184,6 +186,38 @@ def test_files_hold_squares(
     assert spilled(tmp_path) == []
 
 
+@pytest.mark.parametrize("num_files", [1, 3, 7, 8, 20, 30])
+@pytest.mark.parametrize("bucket_bytes", [200, 2000, 1 << 16])
+def test_few_temporary_files_are_open_at_once(
+    tmp_path: Path,
+    spill: Spill,
+    monkeypatch: pytest.MonkeyPatch,
+    num_files: int,
+    bucket_bytes: int,
+) -> None:
+    spill(bucket_bytes, most_open=8, most_split=4)
+    table = grid_table(tmp_path / "t")
+    monkeypatch.setattr(sorted_writer, "count_files", lambda *_: num_files)
+    num_open: dict[str, list[int]] = {"reading": [], "splitting": []}
+    finish = buckets.Buckets.finish
+
+    def count_then_finish(self: Any) -> None:
+        is_split = self._folder.name.startswith("bucket-")
+        num_open["splitting" if is_split else "reading"].append(len(self._writers))
+        finish(self)
+
+    monkeypatch.setattr(buckets.Buckets, "finish", count_then_finish)
+    assert table.optimize(z_order_by=["n"]).num_added == num_files
+    assert max(num_open["reading"]) <= 8
+    assert max(num_open["splitting"], default=0) <= 4
+    found = [rows["n"].to_pylist() for rows in rows_by_file(table.snapshot()).values()]
+    assert sorted(chain.from_iterable(found)) == [*range(64 * 64)]
+    for values in found:  # Each file has a range, in order but for neighbours.
+        assert max(values) - min(values) < 2 * 64 * 64 / num_files
+        assert max(abs(v - w) for v, w in zip(values, sorted(values), strict=True)) <= 1
+    assert spilled(tmp_path) == []
+
+
 def test_rows_with_equal_values_are_divided_too(
     tmp_path: Path, spill: Spill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +284,19 @@ def test_the_number_of_files_follows_the_space_that_rows_take(tmp_path: Path) ->
 
 def fail_with_full_disk(*_: Any, **__: Any) -> Any:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_too_many_open_files_are_named(
+    tmp_path: Path, spill: Spill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    spill()
+    table = grid_table(tmp_path / "t")
+    monkeypatch.setattr(buckets.pa.ipc, "new_stream", fail)
+    with pytest.raises(StorageError, match=r"because too many files are open: .* \(ulimit -n\)"):
+        table.optimize(z_order_by=["x", "y"])
 
 
 @pytest.mark.parametrize("where", ["folder", "file"])
