@@ -15,7 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine import clock
-from airflow_delta.engine.errors import TableStateError, UnsupportedFeatureError
+from airflow_delta.engine.errors import (
+    InvalidTableError,
+    TableStateError,
+    UnsupportedFeatureError,
+)
 from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     open_backfilled_part,
@@ -147,7 +151,7 @@ def read_health(newest: Snapshot, *, now_ms: int | None = None) -> TableHealth:
     """
     now_ms = clock.now_ms() if now_ms is None else now_ms
     timestamp = _timestamp(newest)
-    live = read_live_files(newest, None)
+    live, refusal = _live_files(newest)
     settings = _settings(newest)
     small = live.sizes < (0 if settings is None else settings.min_file_size)
     removes = _gone(newest.state.removes(("path", "size", "deletionTimestamp")), live)
@@ -171,7 +175,7 @@ def read_health(newest: Snapshot, *, now_ms: int | None = None) -> TableHealth:
         sum(commit.size for commit in commits),
         len(log),
         sum(info.size for info in log),
-        _optimize_gain(live, settings),
+        _optimize_gain(live, settings, refusal),
         Gain(len(commits), sum(commit.size for commit in commits)),
         _cleanup_gain(newest, now_ms),
         _vacuum_gain(newest, removes, now_ms),
@@ -183,6 +187,14 @@ def _timestamp(newest: Snapshot) -> int | None:
         return newest.timestamp_ms
     except TableStateError:  # The commit is gone, and with it its time.
         return None
+
+
+def _live_files(newest: Snapshot) -> tuple[LiveFiles, str | None]:
+    """The live files, and why `DeltaTable.optimize` would refuse them; None if it wouldn't."""
+    try:
+        return read_live_files(newest, None), None
+    except InvalidTableError as refused:  # A partition value. The files can still be counted.
+        return read_live_files(newest, None, with_partitions=False), refused.message
 
 
 def _settings(newest: Snapshot) -> OptimizeSettings | None:
@@ -202,9 +214,11 @@ def _sum(removes: pa.Table) -> int:
     return int(pc.sum(removes["size"]).as_py() or 0)
 
 
-def _optimize_gain(live: LiveFiles, settings: OptimizeSettings | None) -> Gain:
+def _optimize_gain(live: LiveFiles, settings: OptimizeSettings | None, refusal: str | None) -> Gain:
     if settings is None:
         return Gain(None, None, "delta.targetFileSize or the clustering columns can't be read")
+    if refusal is not None:
+        return Gain(None, None, refusal)
     chosen = choose_bins(live, settings)
     files = chosen.bins.files
     # Sorting small files together may also make more files of them than there were.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,18 @@ def test_what_is_unknown_has_a_reason(tmp_path: Path) -> None:
     assert health.optimize.reason == "delta.targetFileSize or the clustering columns can't be read"
     assert health.optimize.num_files is None
     assert health.to_dict()["gains"]["cleanup"]["files"] == 0
+
+
+def test_a_wrong_partition_value_is_the_reason_why_a_gain_is_unknown(tmp_path: Path) -> None:
+    schema = StructType((StructField("id", LONG), StructField("p", LONG)))
+    table = DeltaTable.create(str(tmp_path), schema, partition_by=["p"])
+    add = {"path": "p=a/0.parquet", "partitionValues": {"p": "a"}, "size": 5}
+    line = json.dumps({"add": {**add, "modificationTime": 1, "dataChange": True}})
+    (tmp_path / "_delta_log" / f"{1:020}.json").write_text(f"{line}\n", encoding="utf-8")
+    health = table.health()
+    assert (health.num_files, health.size_in_bytes, health.num_small_files) == (1, 5, 1)
+    assert health.optimize.num_files is None
+    assert "the partition column 'p'" in str(health.optimize.reason)
 
 
 @pytest.mark.parametrize("size", [1, 40 * MB])

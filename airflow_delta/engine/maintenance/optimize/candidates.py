@@ -96,15 +96,16 @@ class _ByVector:
         return adds.filter(vectors.is_valid() if self._present else vectors.is_null())
 
 
-def read_live_files(snapshot: Snapshot, where: Any) -> LiveFiles:
+def read_live_files(snapshot: Snapshot, where: Any, *, with_partitions: bool = True) -> LiveFiles:
     """Read the live files of a version.
 
     Args:
         snapshot: the version.
         where: a `pyarrow.compute.Expression` over partition columns; None for all files.
+        with_partitions: whether to number the partitions; else all files have number 0.
 
     Raises:
-        InvalidTableError: a partition value isn't one of its column's type.
+        InvalidTableError: a partition value that is needed isn't one of its column's type.
         DeltaError: the log is damaged.
     """
     parts = [_chosen(adds, snapshot, where) for adds in _adds(snapshot)]
@@ -116,7 +117,9 @@ def read_live_files(snapshot: Snapshot, where: Any) -> LiveFiles:
         _numbers(adds["size"], 0),
         _numbers(cardinalities, 0),
         np.where(_numbers(cardinalities, -1) >= 0, _numbers(records, -1), np.int64(-1)),
-        _partitions(adds["partitionValues"], snapshot),
+        _partitions(adds["partitionValues"], snapshot)
+        if with_partitions
+        else np.zeros(len(adds), np.int64),
     )
 
 
