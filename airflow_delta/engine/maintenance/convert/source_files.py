@@ -5,7 +5,7 @@ hidden, unless they are directories of a partition (``_day=1``). All other files
 
 Directories that would result in wrong rows are refused: those with a symbolic link, which a listing would
 leave out; with another Delta table, whose removed files would become rows; and with the output of a Spark
-stream, which has a list of its valid files.
+stream, which has a list of its valid files. Below hidden directories they don't matter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ from airflow_delta.engine.storage.file_access import FileAccess
 __all__ = ["list_source_files", "look_up_source_files"]
 
 _HIDDEN = r"(?s)(^|/)[_.]([^/=]*/|[^/]*$)"
-_OTHER_TABLE = rf"(?s)(^|/){LOG_DIRECTORY}/"
+_OTHER_TABLE = rf"^(([^_./][^/]*|[_.][^/]*=[^/]*)?/)*{LOG_DIRECTORY}/"
+"""A path of a log in a directory that isn't hidden."""
+
 _STREAM = "_spark_metadata"
 _BATCH = 1 << 14
 _REQUESTS = 32
@@ -135,15 +137,23 @@ def _walk_without_links(access: FileAccess) -> Iterator[FileInfo]:
         folder = folders.pop()
         location = f"{resolve(storage.root, encode_path(folder)).rstrip('/')}/"
         for name in sorted(access.linked_names(location)):
-            if not name.startswith(("_", ".")) or "=" in name:
+            if not _is_hidden(name):
                 raise _link(f"{folder}/{name}".lstrip("/"), storage.root)
         level = storage.level(folder)
         for info in level.files:
             _check_text(info.path, storage.root)
             yield info
         for path in level.folders:
-            _check_text(path, storage.root)
-            folders.append(path)
+            name = path.rpartition("/")[2]
+            # Hidden directories may contain what they like, apart from what shows another owner.
+            if not _is_hidden(name) or name in (LOG_DIRECTORY, _STREAM):
+                _check_text(path, storage.root)
+                folders.append(path)
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a directory is hidden by its name; see `_HIDDEN`."""
+    return name.startswith(("_", ".")) and "=" not in name
 
 
 def _check_text(path: str, root: str) -> None:

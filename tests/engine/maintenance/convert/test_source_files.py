@@ -95,6 +95,29 @@ def test_a_link_is_refused_since_a_listing_would_leave_its_rows_out(tmp_path: Pa
     assert DeltaTable.convert(root).to_dict()["files"] == 1
 
 
+def test_what_is_below_hidden_directories_does_not_matter(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    write_parquet(root / "0.parquet", {"id": [1]})
+    (root / ".venv" / "bin").mkdir(parents=True)
+    (root / ".venv" / "bin" / "python").symlink_to("/usr/bin/python3")
+    for other in ("_old/_delta_log", "a/.old/b/_delta_log", "_old/_spark_metadata"):
+        (root / other).mkdir(parents=True)
+        (root / other / f"{0:020}.json").write_text("{}")
+    assert DeltaTable.convert(root).to_dict()["files"] == 1
+
+
+@pytest.mark.parametrize("folder", ["inner", "_day=1", "a/.b=c/d"])
+def test_another_table_is_found_in_each_directory_that_is_not_hidden(
+    tmp_path: Path, folder: str
+) -> None:
+    write_parquet(tmp_path / "0.parquet", {"id": [1]})
+    log = tmp_path / folder / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("{}")
+    with pytest.raises(InvalidArgumentError, match="the log of another Delta table"):
+        DeltaTable.convert(tmp_path)
+
+
 def test_a_link_to_the_directory_itself_is_the_users(tmp_path: Path) -> None:
     write_parquet(tmp_path / "t" / "0.parquet", {"id": [1]})
     (tmp_path / "link").symlink_to(tmp_path / "t")

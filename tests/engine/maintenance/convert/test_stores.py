@@ -58,7 +58,10 @@ def test_a_directory_in_a_store_becomes_a_table(kind: str, tmp_path: Path) -> No
 def test_a_list_is_looked_up_and_other_tables_are_found(kind: str, tmp_path: Path) -> None:
     uri, options = new_place(kind, tmp_path)
     storage = open_storage(uri, options)
-    put(storage, **{"0.parquet": parquet(id=[1]), "x/_delta_log/0.json": b"{}"})
+    hidden = {"_old/_delta_log/0.json": b"{}", "y/.z/_delta_log/0.json": b"{}"}
+    put(storage, **hidden, **{"0.parquet": parquet(id=[1])})
+    assert DeltaTable.convert(uri, dry_run=True, storage_options=options).to_dict()["files"] == 1
+    put(storage, **{"x/_delta_log/0.json": b"{}"})
     with pytest.raises(InvalidArgumentError, match="the log of another Delta table"):
         DeltaTable.convert(uri, storage_options=options)
     with pytest.raises(MissingFilesError, match=r"'1\.parquet'"):
