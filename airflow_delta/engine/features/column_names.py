@@ -13,6 +13,7 @@ from airflow_delta.engine.model.schema import StructType
 __all__ = ["check_column_names", "check_names_not_empty"]
 
 _UNFIT_CHARACTERS = frozenset(" ,;{}()\n\t=")
+_BY_MAPPING = "set delta.columnMapping.mode to name, so that files use other names"
 
 
 def check_names_not_empty(schema: StructType, *, table: str) -> None:
@@ -30,8 +31,13 @@ def check_names_not_empty(schema: StructType, *, table: str) -> None:
             )
 
 
-def check_column_names(schema: StructType, *, table: str) -> None:
+def check_column_names(schema: StructType, *, table: str, remedy: str = _BY_MAPPING) -> None:
     """Check that data files can use the names of the columns, as they do without column mapping.
+
+    Args:
+        schema: the columns.
+        table: the table, for errors.
+        remedy: what the error says to do.
 
     Raises:
         InvalidTableError: a name has a character that files can't have. Facts: columns.
@@ -40,7 +46,7 @@ def check_column_names(schema: StructType, *, table: str) -> None:
     if unfit:
         raise InvalidTableError(
             f"the names of the columns {unfit} have a character of ' ,;{{}}()=', a tab or a line break; "
-            "set delta.columnMapping.mode to name, so that files use other names",
+            f"{remedy}",
             table=table,
             columns=tuple(unfit),
         )

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.column_names import check_column_names
 from airflow_delta.engine.features.requests.new_table import NewTable, new_table
 from airflow_delta.engine.features.requests.requested_properties import parse_requested_properties
 from airflow_delta.engine.maintenance.convert.footers import SourceFiles, read_source_files
@@ -104,7 +105,8 @@ def plan_conversion(access: FileAccess, request: ConvertRequest) -> ConvertPlan:
         InvalidArgumentError: an argument makes no sense; there are no files; or the partition values of a
             file aren't as in ``partition_schema``.
         DataFileError: a file isn't Parquet, or is damaged. Facts: path.
-        InvalidTableError: the files have columns that don't fit together. Facts: path.
+        InvalidTableError: the files have columns that don't fit together (facts: path), or names of columns
+            that need column mapping (facts: columns).
         UnsupportedFeatureError: a column is of a type that tables lack, or the properties request a feature
             that the engine can't write.
         MissingFilesError: a listed file doesn't exist. Facts: path.
@@ -130,6 +132,12 @@ def plan_conversion(access: FileAccess, request: ConvertRequest) -> ConvertPlan:
         partition_schema=partition_schema,
         properties=properties,
         collect_statistics=request.collect_statistics,
+    )
+    check_column_names(
+        StructType(tuple(c for c in source.columns if c.name not in partition_schema.names)),
+        table=table,
+        remedy="only tables with column mapping may have them, and no converted table has it; write the "
+        "files anew with other names",
     )
     definition = new_table(
         _with_partition_columns(source, partition_schema),

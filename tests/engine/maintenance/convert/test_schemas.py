@@ -211,6 +211,20 @@ def test_names_that_only_differ_in_case_are_refused(tmp_path: Path) -> None:
         converted(tmp_path / "name", a={"a b": [1]})
 
 
+def test_names_that_need_column_mapping_are_refused_with_what_helps(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "p=1" / "0.parquet", {"Order ID": [1], "s": [{"a=b": 1}]})
+    with pytest.raises(InvalidTableError, match="write the files anew") as failed:
+        DeltaTable.convert(tmp_path, {"p": "long"})
+    assert failed.value.columns == ("Order ID", "s.a=b")
+    assert "set delta.columnMapping" not in str(failed.value)
+
+
+def test_a_partition_column_that_files_hold_may_have_any_name(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "Order ID=1" / "0.parquet", {"Order ID": [1], "n": [2]})
+    DeltaTable.convert(tmp_path, {"Order ID": "long"})
+    assert DeltaTable(tmp_path).snapshot().to_arrow().to_pylist() == [{"Order ID": 1, "n": 2}]
+
+
 def test_bounds_are_those_that_readers_may_rely_on(tmp_path: Path) -> None:
     columns = {
         "id": one(5, pa.int64()),
