@@ -55,6 +55,9 @@ _MAX_GAP = 64 << 10
 _BUFFER = 256 << 10
 """The bytes that are read at a time of each column, on a disk."""
 
+_PROBED_ROWS = 256
+"""The rows by which the memory of others is estimated."""
+
 
 class DataFile:
     """A data file of a version. Several threads may use it: each call opens the file for itself.
@@ -114,7 +117,7 @@ class DataFile:
             return file.metadata, file.schema_arrow, calendar
 
     def batches(
-        self, row_groups: Sequence[int], columns: Sequence[str], *, rows: int
+        self, row_groups: Sequence[int], columns: Sequence[str], *, rows: int, size: int
     ) -> Iterator[pa.RecordBatch]:
         """Decode columns of some row groups.
 
@@ -122,6 +125,7 @@ class DataFile:
             row_groups: the numbers of the row groups, ascending.
             columns: names of columns at the top of the schema, at least one.
             rows: the most rows in a batch.
+            size: the most decoded bytes in a batch, about.
 
         Raises:
             DataFileError: the file is damaged.
@@ -134,13 +138,18 @@ class DataFile:
             leaves = [
                 number for number, path in enumerate(reader.column_paths) if path[0] in wanted
             ]
-            yield from reader.iter_batches(
-                rows,
+            batches = reader.iter_batches(
+                _first_rows(footer, row_groups, leaves, rows, size),
                 row_groups=list(row_groups),
                 column_indices=leaves,
                 # A thread of Arrow would wait for Python with each read.
                 use_threads=False,
             )
+            for batch in batches:
+                # The next batch has as many rows as fit if they are like those of this one.
+                fitting = size * batch.num_rows // max(1, batch.nbytes)
+                reader.set_batch_size(min(rows, max(1, fitting)))
+                yield batch
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read some ranges; those that lie close together by one request.
@@ -317,3 +326,22 @@ def _is_unreadable(type_: pa.DataType, *, inside: bool) -> bool:
             for index in range(type_.num_fields)
         )
     )
+
+
+def _first_rows(
+    footer: Any, row_groups: Sequence[int], leaves: Sequence[int], rows: int, size: int
+) -> int:
+    """How many rows the first batch has: few if the footer doesn't show how much memory they take.
+
+    Of texts in a dictionary it only has the size of the different ones, and a long one may be in each row.
+    """
+    texts = [n for n in leaves if footer.schema.column(n).physical_type == "BYTE_ARRAY"]
+    for number in row_groups:
+        group = footer.row_group(number)
+        for leaf in texts:
+            chunk = group.column(leaf)
+            largest = min(rows, group.num_rows) * chunk.total_uncompressed_size
+            # Old writers don't record where a dictionary is.
+            if largest > size and any("DICTIONARY" in name for name in chunk.encodings):
+                return min(rows, _PROBED_ROWS)
+    return rows

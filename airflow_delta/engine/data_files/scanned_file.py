@@ -161,7 +161,7 @@ class FilePart:
                 position += num_rows
             return
         if self.pages is None:
-            batches = file.batches(self.row_groups, names, rows=self.batch_rows)
+            batches = file.batches(self.row_groups, names, rows=self.batch_rows, size=_BATCH_BYTES)
         else:
             batches = self.pages.batches(position, self.num_rows, names, self.batch_rows)
         for rows in batches:

@@ -21,6 +21,7 @@ from airflow_delta.engine import (
     StructField,
     StructType,
 )
+from airflow_delta.engine.data_files import scanned_file
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from tests.deep import deep_but_for
 from tests.house.test_layers import loaded_after
@@ -52,6 +53,27 @@ def test_all_rows_are_read(tmp_path: Path, layout: str, seed: int) -> None:
     streamed = pa.table(scan)
     assert streamed.schema == scan.schema
     assert bag(streamed.to_pylist()) == bag(table.rows)
+
+
+@pytest.mark.parametrize("predicate", [None, "n >= 0"])
+def test_batches_are_bounded_also_if_few_long_texts_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, predicate: str | None
+) -> None:
+    """The file has each text once, so neither its size nor its footer shows the memory of the rows."""
+    monkeypatch.setattr(scanned_file, "_BATCH_BYTES", 1 << 20)
+    schema = StructType((StructField("n", LONG), StructField("v", STRING)))
+    table = DeltaTable.create(tmp_path, schema)
+    texts = [str(number % 8) * (1000 + number) for number in range(8)]
+    rows = {"n": [*range(20_000)], "v": [texts[number % 8] for number in range(20_000)]}
+    path = tmp_path / "0.parquet"
+    pq.write_table(pa.table(rows), path, row_group_size=8000)
+    transaction = table.transaction("WRITE")
+    transaction.add_file(AddFile(path.name, {}, path.stat().st_size, 1, data_change=True))
+    transaction.commit()
+    batches = [*table.snapshot().scan(predicate=predicate)]
+    assert max(batch.nbytes for batch in batches) < 1.2 * (1 << 20)
+    assert len(batches) < 30
+    assert pa.Table.from_batches(batches).sort_by("n").to_pydict() == rows
 
 
 @pytest.mark.parametrize("layout", deep_but_for(LAYOUTS, "name", "none, partitioned"))
