@@ -20,7 +20,11 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
+from airflow_delta.engine.errors import (
+    ConstraintViolationError,
+    InvalidArgumentError,
+    InvalidTableError,
+)
 from airflow_delta.engine.model.partition_values import (
     PartitionValue,
     parse_partition_value,
@@ -62,8 +66,8 @@ def partition_values(
         table: the table's location, for errors.
 
     Raises:
-        InvalidTableError: the protocol can't represent a value, such as a date after the year 9999.
-        ConstraintViolationError: a binary value isn't UTF-8. Facts: columns.
+        ConstraintViolationError: the protocol can't represent a value, such as a date after the year 9999,
+            or a binary value that isn't UTF-8. Facts: columns.
     """
     values = {}
     for directory, (name, field) in zip(directories, columns.items(), strict=True):
@@ -78,7 +82,7 @@ def partition_values(
 def _text_for_log(text: str, field: StructField, table: str) -> str | None:
     try:
         return serialize_partition_value(_value(text, field.data_type), field.data_type)
-    except InvalidArgumentError as error:
+    except (InvalidArgumentError, InvalidTableError) as error:
         raise ConstraintViolationError(
             f"the rows can't be partitioned by the column {field.name!r}: {error.message}",
             table=table,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableError
+from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.model.schema import BINARY, DATE, STRING, StructField
 from airflow_delta.spark.writer.partitioning import directory_text, partition_values
 
@@ -31,8 +31,9 @@ def test_null_and_the_string_that_looks_like_it() -> None:
 
 
 def test_a_value_beyond_the_protocols_forms_is_refused() -> None:
-    with pytest.raises(InvalidTableError, match="10000-01-01"):
+    with pytest.raises(ConstraintViolationError, match=r"'d'.*10000-01-01") as caught:
         partition_values(["d=+10000-01-01"], {"d": StructField("d", DATE)}, table="t")
+    assert (caught.value.columns, caught.value.table) == (("d",), "t")
 
 
 def test_bytes_that_no_text_has_are_refused() -> None:

@@ -26,7 +26,17 @@ from airflow_delta.engine.features.clustering import (
 )
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields
 from airflow_delta.engine.model.actions import DomainMetadata
-from airflow_delta.engine.model.schema import BINARY, BOOLEAN, DOUBLE, FLOAT, STRING, DataType
+from airflow_delta.engine.model.schema import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+)
 from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.prepare.statistics import count_of, statistic, statistics_of
@@ -35,9 +45,11 @@ from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["check_clustering"]
 
-_UNBOUNDED: frozenset[DataType] = frozenset({FLOAT, DOUBLE, STRING, BINARY, BOOLEAN})
-"""Types for which a bound may be missing: JSON has no NaN, a long text may have no short upper bound, and
-no writer records bounds for the last two."""
+_UNBOUNDED: frozenset[DataType] = frozenset(
+    {FLOAT, DOUBLE, STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ, BINARY, BOOLEAN}
+)
+"""Types for which a bound may be missing: JSON has no NaN, a long text may have no short upper bound, dates
+and times after the year 9999 have no form in statistics, and no writer records bounds for the last two."""
 
 
 def check_clustering(actions: Actions, context: CommitContext) -> Actions:

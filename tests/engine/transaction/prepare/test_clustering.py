@@ -51,6 +51,11 @@ CASES = [
     ("long", statistics(**BOUNDS), None),
     ("double", statistics(), None),
     ("string", statistics(), None),
+    # Days and times after the year 9999 have no form in JSON.
+    ("date", statistics(), None),
+    ("timestamp", statistics(), None),
+    ("timestamp_ntz", statistics(), None),
+    ("timestamp", statistics(None), "nullCount"),
     ("string", statistics(None), "nullCount"),
 ]
 
