@@ -26,6 +26,7 @@ from airflow_delta.engine.features.negotiation.upgrade import upgrade_protocol
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.requests.new_table import new_table
+from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
@@ -236,13 +237,13 @@ def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
 
 def _begin(request: WriteRequest) -> OptimisticTransaction:
     # All rows that an overwrite removes are deleted, and those that it adds are inserted: the add and
-    # remove actions are the changes, without cdc files.
-    without_cdc = {"changeDataFeed"} if request.mode == "overwrite" else set()
+    # remove actions are the changes, without cdc files. Rows that it copies keep their row ids.
+    overwrites = {"changeDataFeed", ROW_TRACKING} if request.mode == "overwrite" else set()
     transaction = request.table.transaction(
         "WRITE",
         operation_parameters=request.parameters(request.partition_by),
         user_metadata=request.user_metadata,
-        enforces=sorted(ENFORCED | without_cdc),
+        enforces=sorted(ENFORCED | overwrites),
     )
     partition_by = transaction.base.metadata.partition_columns
     writes = request.mode in ("append", "overwrite")

@@ -59,6 +59,28 @@ def test_the_deletion_vector_is_part_of_what_is_removed(
     assert remove["deletionVector"] == kept
 
 
+def test_overwrites_keep_the_row_ids_of_the_rows_that_they_copy(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.sql("SELECT id, id % 2 AS p FROM range(8)").coalesce(1)
+    tracking = {"delta.enableRowTracking": "true"}
+    write(rows, str(tmp_path), partition_by=["p"], properties=tracking)
+
+    def ids() -> dict[int, int]:
+        frame = read_snapshot(spark, str(tmp_path), with_row_tracking=True)
+        return dict(frame.select("id", "_row_id").collect())
+
+    before = ids()
+    write(rows.where("id = 2"), str(tmp_path), "overwrite", replace_where="id = 2")
+    after = ids()
+    assert after.pop(2) not in before.values()
+    assert after == {number: row_id for number, row_id in before.items() if number != 2}
+    write(rows.where("p = 1"), str(tmp_path), "overwrite", partition_overwrite="dynamic")
+    write(rows, str(tmp_path), "overwrite")
+    tags = [info.raw["tags"] for info in DeltaTable(str(tmp_path)).history()]
+    assert tags == [{"delta.rowTracking.preserved": "true"}] * 4
+
+
 def test_what_a_new_table_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
     nested = spark.sql("SELECT named_struct('a', 1) AS s, 1 AS n")
     by_struct = WriteRequest(DeltaTable(str(tmp_path)), "append", ("s",))
