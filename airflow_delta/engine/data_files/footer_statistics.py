@@ -52,6 +52,7 @@ __all__ = [
     "IndexedColumn",
     "column_bounds",
     "file_statistics",
+    "has_only_nulls",
     "indexed_by_physical_name",
     "indexed_columns",
     "json_text",
@@ -219,6 +220,18 @@ def column_bounds(metadata: Any, column: IndexedColumn) -> tuple[Any, Any] | Non
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     chunks = [group.column(column.leaf) for group in groups]
     return _bounds(metadata, chunks, column, calendar_of(metadata))
+
+
+def has_only_nulls(metadata: Any, column: IndexedColumn) -> bool:
+    """Whether a footer shows that all values of a column are null.
+
+    Args:
+        metadata: the file's footer, a ``pyarrow.parquet.FileMetaData``.
+        column: the column.
+    """
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    nulls = _null_count([group.column(column.leaf) for group in groups])
+    return nulls is not None and nulls == int(metadata.num_rows)
 
 
 def longer_prefix(text: str, prefix: int = PREFIX_CHARACTERS) -> str | None:

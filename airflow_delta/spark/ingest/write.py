@@ -137,7 +137,8 @@ def write(
 
     Raises:
         InvalidArgumentError: an argument is invalid, or two exclude each other; or a setting of the session
-            changes what a rule of the table means.
+            changes what a rule of the table means, or keeps the bounds of an identity column out of the
+            files.
         InvalidTableError: a feature of the table doesn't allow its new columns, or Spark can't evaluate one
             of its rules.
         TableAlreadyExistsError: the mode is ``error`` and the table exists.

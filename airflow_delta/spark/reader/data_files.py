@@ -8,7 +8,7 @@ Each write has a new directory, and its files stay there:
 * The result of a write is the content of the directory. Deleting the directory undoes a failed write.
 
 Files have the protocol's form, whatever the settings of the session: timestamps as 64-bit
-microseconds, lists and decimals in Parquet's current encoding.
+microseconds, lists and decimals in Parquet's current encoding, and statistics in the footers.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMITTER_OPTIONS",
+    "STATISTICS_SETTING",
     "WRITE_SETTINGS",
     "DataFile",
     "is_data_file",
@@ -58,6 +59,9 @@ COMMITTER_OPTIONS = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
 """Options for all writes to a new directory, in any format."""
+
+STATISTICS_SETTING = "parquet.column.statistics.enabled"
+"""Hadoop's setting for whether footers have statistics; with ``#`` and a name, those of one column."""
 
 # Committers of Hadoop and S3A keep the files of unfinished tasks there. The directories stay if a setting
 # says so, or if a task outlives its job. A name with "=" is that of a partition.
@@ -111,7 +115,9 @@ def write_data_files(
     Raises:
         PySparkException: Spark's own errors.
     """
-    writer = rows.write.mode("error").options(**COMMITTER_OPTIONS)
+    # Per-file statistics and the marks of identity columns come from the footers.
+    options = {**COMMITTER_OPTIONS, STATISTICS_SETTING: "true"}
+    writer = rows.write.mode("error").options(**options)
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     if compression is not None:

@@ -17,14 +17,26 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import AddFile
-from airflow_delta.engine.data_files.footer_statistics import column_bounds, file_statistics
-from airflow_delta.engine.errors import ConstraintViolationError
+from airflow_delta.engine.data_files.footer_statistics import (
+    column_bounds,
+    file_statistics,
+    has_only_nulls,
+)
+from airflow_delta.engine.errors import (
+    ConstraintViolationError,
+    InvalidArgumentError,
+)
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
 from airflow_delta.engine.features.identity import IdentityColumn, identity_columns
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.engine.model.schema import STRING
 from airflow_delta.spark.reader.columns import quoted
-from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
+from airflow_delta.spark.reader.data_files import (
+    STATISTICS_SETTING,
+    DataFile,
+    list_data_files,
+    write_data_files,
+)
 from airflow_delta.spark.rules.row_rules import RowRule, checked, row_rules, violation
 from airflow_delta.spark.runtime.java_errors import storage_errors
 from airflow_delta.spark.runtime.locations import hadoop_path
@@ -72,6 +84,8 @@ def write_new_files(
 
     Raises:
         ConstraintViolationError: the rows don't fit the table, or break a rule.
+        InvalidArgumentError: a setting of the session keeps the bounds of an identity column out of the
+            files. Facts: column.
         StorageError: Spark can't read a source file, or write the data files.
         PySparkException: Spark's other errors.
     """
@@ -108,6 +122,7 @@ def write_aligned(
 
     Raises:
         ConstraintViolationError: the rows break a rule.
+        InvalidArgumentError: see `write_new_files`.
         StorageError: Spark can't read a source file, or write the data files.
         PySparkException: Spark's other errors.
     """
@@ -262,8 +277,20 @@ def _identity_values(
     """The furthest value of each identity column in files."""
     for column in identity_columns(target.schema):
         leaf = layout.identities.get(column.name)
-        bounds = [column_bounds(file.footer, leaf) for file in files] if leaf else []
+        if leaf is None:
+            continue
+        footers = [file.footer for file in files if not has_only_nulls(file.footer, leaf)]
+        bounds = [column_bounds(footer, leaf) for footer in footers]
         values = [bound[column.step > 0] for bound in bounds if bound is not None]
+        if len(values) < len(bounds):
+            # Without a new high water mark, later writes would make the same values again.
+            raise InvalidArgumentError(
+                f"Spark has written files without the bounds of the identity column {column.name!r}, from "
+                "which its high water mark is computed: remove the settings that begin with "
+                f"{STATISTICS_SETTING}# from the session and from Hadoop's configuration",
+                table=target.table,
+                column=column.name,
+            )
         if values:
             yield column, _furthest(values, column)
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.errors import ConstraintViolationError
+from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.spark import merge, read_snapshot, write
 from tests.delta_spark.peer import DeltaSpark
@@ -170,3 +170,25 @@ def test_an_explicit_null_stays_as_in_delta_spark(
         assert (ids[1], ids[2], ids[3]) == (None, None, 3)
         assert ids[4] is not None
         assert ids[4] != 3
+
+
+def test_values_are_unique_whatever_statistics_the_session_writes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = StructType((StructField("id", LONG, metadata=BY_DEFAULT), StructField("n", LONG)))
+    DeltaTable.create(str(tmp_path), schema)
+    rows = spark.range(3).withColumnRenamed("id", "n")
+    setting = "parquet.column.statistics.enabled"
+    try:
+        spark.conf.set(setting, "false")
+        write(rows, str(tmp_path))
+        write(rows, str(tmp_path))
+        spark.conf.set(f"{setting}#id", "false")
+        with pytest.raises(InvalidArgumentError, match=f"column 'id'.*{setting}") as caught:
+            write(rows, str(tmp_path))
+    finally:
+        spark.conf.unset(setting)
+        spark.conf.unset(f"{setting}#id")
+    assert caught.value.column == "id"
+    ids = [row["id"] for row in read_snapshot(spark, str(tmp_path)).collect()]
+    assert len(ids) == len(set(ids)) == 6
