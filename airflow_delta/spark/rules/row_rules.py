@@ -162,14 +162,9 @@ def checked(rows: DataFrame, rules: Sequence[RowRule], *, table: str) -> DataFra
     """
     if not rules:
         return rows
-    first, *others = ((rule.violated, _failure(rule, table)) for rule in rules)
-    verdict = F.when(*first)
-    for violated, failure in others:
-        verdict = verdict.when(violated, failure)
-    # Not deterministic for Spark, which would otherwise check rows before they are joined and filtered.
-    is_none = F.monotonically_increasing_id() < 0
+    failure = _first_broken(rules, [_failure(rule, table) for rule in rules])
     try:
-        return rows.where(F.when(is_none, True).otherwise(verdict.otherwise(F.lit(True))))
+        return rows.where(_after_joins(failure.otherwise(F.lit(True))))
     except AnalysisException:
         _raise_unresolved(rows, rules, table)
         raise
@@ -178,7 +173,10 @@ def checked(rows: DataFrame, rules: Sequence[RowRule], *, table: str) -> DataFra
 def violation(
     rows: DataFrame, rules: Sequence[RowRule], *, table: str
 ) -> ConstraintViolationError | None:
-    """Count the rows that break each rule, in one pass, and get one of them.
+    """Count the rows that break rules, in one pass, and get one of them.
+
+    A row is counted for the first rule that it breaks. As in `checked`, later rules aren't evaluated for
+    it, because they may fail.
 
     Args:
         rows: the rows, with the columns of the table.
@@ -195,24 +193,23 @@ def violation(
     """
     if not rules:
         return None
-    counts = [F.count(F.when(rule.violated, F.lit(1))) for rule in rules]
+    number = _first_broken(rules, [F.lit(number) for number in range(len(rules))])
     try:
-        totals = rows.agg(F.array(*counts).alias("counts"))
+        totals = rows.groupBy(number.alias("rule")).count()
     except AnalysisException:
         _raise_unresolved(rows, rules, table)
         raise
     with errors_of_executors():
-        (total,) = totals.collect()
-        found = zip(rules, total["counts"], strict=True)
-        broken = [(rule, count) for rule, count in found if count]
+        found = {row["rule"]: row["count"] for row in totals.collect()}
+        broken = [(rule, found[number]) for number, rule in enumerate(rules) if number in found]
         if not broken:
             return None
         (rule, count), *others = broken
         # Not in the same pass, which reads no other columns than those of the rules.
-        example = rows.where(rule.violated).select(_shown(rows, rule)).first()
+        example = rows.where(_after_joins(rule.violated)).select(_shown(rows, rule)).first()
     # If the rows are others each time that they are evaluated, there may be none now.
     sample = "a row that is gone" if example is None else example[0]
-    also = "".join(f"; {_num_rows(num)} {other.name} too" for other, num in others)
+    also = "".join(f"; of the other rows, {_num_rows(num)} {other.name}" for other, num in others)
     return ConstraintViolationError(
         f"{rule.message}: {_num_rows(count)} this rule, for example {sample}{also}",
         table=table,
@@ -221,6 +218,23 @@ def violation(
         num_rows=count,
         row=sample,
     )
+
+
+def _first_broken(rules: Sequence[RowRule], values: Sequence[Column]) -> Column:
+    """A ``CASE`` with the value for the first rule that a row breaks, and no value for other rows."""
+    first, *others = zip(rules, values, strict=True)
+    found = F.when(first[0].violated, first[1])
+    for rule, value in others:
+        found = found.when(rule.violated, value)
+    return found
+
+
+def _after_joins(condition: Column) -> Column:
+    """A condition that Spark evaluates only for rows of the result.
+
+    It isn't deterministic for Spark, which would otherwise evaluate it before rows are joined and filtered.
+    """
+    return F.when(F.monotonically_increasing_id() >= 0, condition)
 
 
 def _failure(rule: RowRule, table: str) -> Column:

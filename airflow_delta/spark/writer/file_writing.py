@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -24,6 +26,7 @@ from airflow_delta.engine.data_files.footer_statistics import (
 )
 from airflow_delta.engine.errors import (
     ConstraintViolationError,
+    DeltaError,
     InvalidArgumentError,
 )
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
@@ -177,8 +180,12 @@ def _row_ids(aligned: AlignedRows, target: WriteTarget) -> list[Column]:
 def _counted(
     rows: DataFrame, rules: Sequence[RowRule], table: str
 ) -> ConstraintViolationError | None:
-    with storage_errors(table, "read"):
-        return violation(rows, rules, table=table)
+    try:
+        with storage_errors(table, "read"):
+            return violation(rows, rules, table=table)
+    except (DeltaError, PySparkException, Py4JError):
+        # The violation that was found is what users must know, also if Spark can't evaluate the rows again.
+        return None
 
 
 def _partition_rules(target: WriteTarget) -> list[RowRule]:

@@ -22,10 +22,19 @@ from airflow_delta.engine.errors import (
     ConstraintViolationError,
     InvalidArgumentError,
     InvalidTableError,
+    StorageError,
     TableAlreadyExistsError,
 )
 from airflow_delta.engine.model.schema import INTEGER, STRING, MapType, StructField, StructType
-from airflow_delta.spark import add_constraint, read_snapshot, set_not_null, write
+from airflow_delta.spark import (
+    add_constraint,
+    delete,
+    merge,
+    read_snapshot,
+    set_not_null,
+    update,
+    write,
+)
 from airflow_delta.spark.writer import file_writing
 from tests.spark.conftest import bag, rows_of
 
@@ -178,6 +187,21 @@ def test_partition_values_in_the_log(spark: SparkSession, tmp_path: Path) -> Non
         "day": "1970-01-01",
         "flag": "true",
     }
+
+
+def test_times_after_the_year_9999(spark: SparkSession, tmp_path: Path) -> None:
+    """The protocol has no form for them: files may hold them, statistics and partition values may not."""
+    # 9999-12-31 23:59:59 in New York, the session's zone, is a time of the year 10000 in UTC.
+    rows = spark.sql("SELECT 1 AS id, TIMESTAMP'9999-12-31 23:59:59-05:00' AS until")
+    write(rows, str(tmp_path / "clustered"), cluster_by=["until"])
+    assert (
+        read_snapshot(spark, str(tmp_path / "clustered")).where("year(until) > 9000").count() == 1
+    )
+    with pytest.raises(
+        ConstraintViolationError, match="can't be partitioned by the column 'until'"
+    ):
+        write(rows, str(tmp_path / "partitioned"), partition_by=["until"])
+    assert not DeltaTable(str(tmp_path / "partitioned")).exists()
 
 
 def test_an_empty_partition_string_is_null(spark: SparkSession, tmp_path: Path) -> None:
@@ -374,6 +398,22 @@ def test_only_rows_of_the_result_are_checked(
     assert DeltaTable(table).snapshot().version == 3
 
 
+def test_a_violation_stays_the_error_if_the_rows_cannot_be_counted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(spark.range(1, 3), str(tmp_path))
+    add_constraint(spark, str(tmp_path), "positive", "id > 0")
+    for error in (PySparkException("lost"), StorageError("lost", table=str(tmp_path))):
+
+        def lost(*_: Any, error: Exception = error, **__: Any) -> Any:
+            raise error
+
+        monkeypatch.setattr(file_writing, "violation", lost)
+        with pytest.raises(ConstraintViolationError, match="constraint positive") as caught:
+            write(spark.range(3), str(tmp_path))
+        assert caught.value.rule == "CHECK positive"
+
+
 def test_lengths_inside_a_struct_that_gets_members(spark: SparkSession, tmp_path: Path) -> None:
     declared = {"__CHAR_VARCHAR_TYPE_STRING": "struct<a:varchar(3),b:char(3)>"}
     members = StructType((StructField("a", STRING), StructField("b", STRING)))
@@ -392,9 +432,10 @@ def test_rules_compare_texts_byte_by_byte(spark: SparkSession, tmp_path: Path) -
     rows = spark.sql("SELECT 'A' COLLATE UTF8_LCASE AS c, array('x' COLLATE UTF8_LCASE) AS l")
     with pytest.raises(ConstraintViolationError, match="the constraint is_a"):
         write(rows, str(tmp_path))
+    lower = rows.withColumn("c", F.lower("c"))
     with pytest.raises(ConstraintViolationError, match="replace_where"):
-        write(rows, str(tmp_path), "overwrite", replace_where="c = 'a'")
-    write(rows.withColumn("c", F.lower("c")), str(tmp_path))
+        write(lower, str(tmp_path), "overwrite", replace_where="l[0] = 'X'")
+    write(lower, str(tmp_path))
     assert len(rows_of(read_snapshot(spark, str(tmp_path)))) == 2
 
 
@@ -564,6 +605,24 @@ def test_arguments_that_make_no_sense(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         write(spark.range(1), str(tmp_path / "t"), **arguments)
+
+
+@pytest.mark.parametrize("txn", [("job", "7"), ("job",), ("job", 1, 2), "job", ()])
+def test_what_cannot_be_a_transaction_identifier_is_refused_before_any_row_is_read(
+    spark: SparkSession, tmp_path: Path, txn: Any
+) -> None:
+    table, fails = str(tmp_path), "id = raise_error('evaluated')"
+    write(spark.range(3), table)
+    rows = spark.range(3).where(fails)
+    for change in (
+        lambda: write(rows, table, txn=txn),
+        lambda: write(rows, str(tmp_path / "new"), txn=txn),
+        lambda: delete(spark, table, fails, txn=txn),
+        lambda: update(spark, table, {"id": 1}, fails, txn=txn),
+        lambda: merge(spark, table, rows, "target.id = source.id", txn=txn),
+    ):
+        with pytest.raises(InvalidArgumentError, match="a transaction identifier is a text and"):
+            change()
 
 
 def test_another_partitioning_than_the_tables_is_refused(

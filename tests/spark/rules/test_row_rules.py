@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,8 +159,35 @@ def test_all_broken_rules_are_named(spark: SparkSession) -> None:
     error = rules_of.violation(rows, rules, table="t")
     assert error is not None
     assert "the constraint named, CHECK (`y z` IS NOT NULL): 1 row breaks" in error.message
-    assert error.message.endswith("; 2 rows break CHECK positive too")
+    # The other row breaks the rule too, and is counted once, for the first rule that it breaks.
+    assert error.message.endswith("; of the other rows, 1 row breaks CHECK positive")
     assert (error.rule, error.columns, error.num_rows) == ("CHECK named", ("y z",), 1)
+
+
+RATIO = {"delta.constraints.a_nonzero": "x <> 0", "delta.constraints.ratio": "10 DIV x > 1"}
+
+
+def test_a_rule_that_fails_for_rows_that_break_an_earlier_one(spark: SparkSession) -> None:
+    with pytest.raises(ConstraintViolationError, match="constraint a_nonzero") as caught:
+        checked(spark, XY, XY_DDL, Row(0, "a"), Row(1, "b"), properties=RATIO)
+    assert (caught.value.rule, caught.value.num_rows) == ("CHECK a_nonzero", 1)
+    with pytest.raises(ConstraintViolationError, match="constraint ratio") as caught:
+        checked(spark, XY, XY_DDL, Row(1, "b"), Row(9, "c"), properties=RATIO)
+    assert caught.value.row == '{"x":9,"y z":"c"}'
+
+
+def test_the_example_is_of_the_rows_that_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark could look for the example before it joins, where a row makes the rule fail."""
+    spark.createDataFrame([(0, "a"), (9, "b")], XY_DDL).write.parquet(str(tmp_path / "x"))
+    spark.createDataFrame([("b",)], "k string").write.parquet(str(tmp_path / "k"))
+    left, right = (spark.read.parquet(str(tmp_path / name)) for name in "xk")
+    rows = left.join(right, left["y z"] == right["k"]).select("x", "y z")
+    rules = rules_of.row_rules(
+        XY, TableProperties({"delta.constraints.ratio": "10 DIV x > 1"}, "t"), table="t"
+    )
+    error = rules_of.violation(rows, rules, table="t")
+    assert error is not None
+    assert (error.num_rows, error.row) == (1, '{"x":9,"y z":"b"}')
 
 
 def test_invariants(spark: SparkSession) -> None:
