@@ -36,7 +36,7 @@ from airflow_delta.engine.transaction.intent import (
 if TYPE_CHECKING:
     from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["Actions", "StagedActions", "check_identifier"]
+__all__ = ["Actions", "StagedActions", "check_identifier", "check_txn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +182,20 @@ class StagedActions:
             self.purpose,
             self.rows_checked,
         )
+
+
+def check_txn(txn: object, *, table: str) -> None:
+    """Check that an argument is a pair that can be a transaction identifier.
+
+    Raises:
+        InvalidArgumentError: it isn't.
+    """
+    if not (isinstance(txn, tuple | list) and len(txn) == 2):
+        raise InvalidArgumentError(
+            f"a transaction identifier is a text and an integer of 64 bits, found {txn!r}",
+            table=table,
+        )
+    check_identifier(*txn, table=table)
 
 
 def check_identifier(app_id: object, version: object, *, table: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_delta.engine.errors import CommitConflictError, ConstraintViolationError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
+from airflow_delta.engine.transaction.staged import check_txn
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
 from airflow_delta.spark.writer.target import ENFORCED, WriteTarget, target_of
 
@@ -73,8 +74,14 @@ def earlier_version(table: DeltaTable, txn: tuple[str, int] | None) -> int | Non
     """The version of the commit that has set a transaction identifier; None if there is none.
 
     Called after the transaction has begun, so that a later commit of the identifier is a conflict.
+
+    Raises:
+        InvalidArgumentError: it can't be a transaction identifier.
     """
-    return None if txn is None else table.version_of_transaction(*txn)
+    if txn is None:
+        return None
+    check_txn(txn, table=table.uri)
+    return table.version_of_transaction(*txn)
 
 
 def redone(change: Callable[[], _Result]) -> _Result:

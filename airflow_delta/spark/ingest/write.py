@@ -33,6 +33,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.arguments import check_texts
+from airflow_delta.engine.transaction.staged import check_txn
 from airflow_delta.spark.dml.conditions import predicate_text
 from airflow_delta.spark.ingest.auto_compaction import AutoCompaction, compact_after_write
 from airflow_delta.spark.ingest.commit import commit_write
@@ -150,6 +151,8 @@ def write(
         StorageError: Spark can't read a source file, or write the data files.
         PySparkException: Spark's other errors.
     """
+    if txn is not None:
+        check_txn(txn, table=uri)
     return write_table(
         rows,
         WriteRequest(
@@ -165,7 +168,7 @@ def write(
             optimize_write=optimize_write,
             target_file_size=target_file_size,
             user_metadata=user_metadata,
-            transactions=dict([txn] if txn else []),
+            transactions=dict([] if txn is None else [txn]),
         ),
         txn=txn,
     )

@@ -26,7 +26,7 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.transaction.creation import begin_creation
 from airflow_delta.engine.transaction.once import earlier_commit
-from airflow_delta.engine.transaction.staged import check_identifier
+from airflow_delta.engine.transaction.staged import check_txn
 from airflow_delta.engine.transaction.stale_log import check_no_stale_log
 
 __all__ = ["ConvertResult", "convert_directory"]
@@ -92,7 +92,7 @@ def convert_directory(
     """
     storage = access.storage
     if once is not None:
-        check_identifier(*once, table=storage.root)
+        check_txn(once, table=storage.root)
     existing = _find_table(storage, owners, once)
     if existing is not None:
         return existing

@@ -28,7 +28,7 @@ from airflow_delta.engine.transaction.alter import table_settings
 from airflow_delta.engine.transaction.alter.plan import Alteration, RowCheck, commit_alteration
 from airflow_delta.engine.transaction.once import earlier_commit
 from airflow_delta.engine.transaction.result import CommitResult
-from airflow_delta.engine.transaction.staged import check_identifier
+from airflow_delta.engine.transaction.staged import check_txn
 
 __all__ = ["TableAlteration"]
 
@@ -331,7 +331,7 @@ class TableAlteration:
     ) -> CommitResult:
         if txn is None:
             return self._attempt(self._newest(), plan, check=check)
-        check_identifier(*txn, table=self._storage.root)
+        check_txn(txn, table=self._storage.root)
         search, rounds = TransactionSearch(), 0
         while True:
             rounds += 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.arguments import check_type
+from airflow_delta.engine.transaction.staged import check_txn
 from airflow_delta.row_changes.clauses import (
     MATCHED,
     NOT_MATCHED,
@@ -75,10 +76,13 @@ def merge(
         allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
-        InvalidArgumentError: the two names are the same, or ``merge_schema`` is neither true nor false.
+        InvalidArgumentError: the two names are the same, ``merge_schema`` is neither true nor false, or
+            ``txn`` can't be a transaction identifier.
     """
     table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
     check_type("merge_schema", merge_schema, bool, "true or false", table=table.uri)
+    if txn is not None:
+        check_txn(txn, table=table.uri)
     if source_alias.lower() == target_alias.lower():
         raise InvalidArgumentError(
             f"source_alias and target_alias are both {source_alias!r}: give them two names",
