@@ -10,8 +10,8 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.delete import DeleteOperator
-from airflow_delta.operators.job_task import JobTask
 from airflow_delta.operators.optimize import OptimizeOperator
+from airflow_delta.operators.spark_task import JobTask
 from airflow_delta.operators.table_profile import TableProfileOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.operators.vacuum import VacuumOperator
