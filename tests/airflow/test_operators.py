@@ -19,6 +19,7 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.operators.checkpoint import CheckpointOperator
+from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.version_compat import AirflowFailException
 from tests.airflow.failures import fails_for_good
@@ -217,7 +218,7 @@ def test_a_copy_is_asked_for_with_the_pinned_version_and_the_identity_of_the_tas
         "target_uri": "/data/copy",
         "format": "delta",
         "app_id": "airflow:lake.copy",
-        "app_version": 1772323200000000,
+        "app_version": run_identity(context())[1],
         "replace_newer": False,
     }
     assert result == {
@@ -272,7 +273,7 @@ def make_copy(table: Path, target: Path, *, version: int, by_task: bool = True) 
     table_id = DeltaTable(str(table)).snapshot().metadata.id
     transaction.set_transaction(copy_app_id(table_id), version)
     if by_task:
-        transaction.set_transaction("airflow:lake.copy", 1772323200000000)
+        transaction.set_transaction(*run_identity(context()))
     return transaction.commit().version
 
 

@@ -15,6 +15,7 @@ from airflow_delta.engine.model.schema import INTEGER, StructField, StructType
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.operators.delete import DeleteOperator
 from airflow_delta.operators.merge import MergeOperator
+from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.update import UpdateOperator
 from airflow_delta.operators.write import WriteOperator
 from airflow_delta.results import DeletionPlanResult, RowChangeResult, WriteTaskResult
@@ -160,8 +161,8 @@ def test_spark_changes_the_rows_once(
     }
     assert json.loads(json.dumps(first)) == first, "XCom carries JSON"
     check(first, WriteTaskResult if writes else RowChangeResult, "change")
-    app_version = context_of()["dag_run"].run_after.timestamp() * 1_000_000
-    identity = {"app_id": "airflow:lake.change", "app_version": app_version}
+    app_id, app_version = run_identity(context_of("change"))
+    identity = {"app_id": app_id, "app_version": app_version}
     assert submissions.taken == [{"table_uri": table.uri, **parameters, **identity}]
     again = task.execute(context_of("change"))
     # What an earlier try compacted isn't known to a later one.
