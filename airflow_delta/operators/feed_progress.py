@@ -54,8 +54,9 @@ class TaskProgress:
         self._run = [getattr(instance, "run_id", None), instance.map_index]
         self._store = asset_state(context, PROGRESS)
         name = f"{instance.dag_id}.{instance.task_id}"
-        # Names may have dots, so that two tasks may have the same `name`.
-        identity = json.dumps([instance.dag_id, instance.task_id, *feed.locations])
+        # Tasks of DAGs whose ids have dots may have the same `name`. The stored keys of others stay valid.
+        task = [instance.dag_id, instance.task_id] if "." in instance.dag_id else [name]
+        identity = json.dumps([*task, *feed.locations])
         digest = hashlib.sha256(identity.encode()).hexdigest()
         self._key = f"{name[:_LONGEST_NAME]}:{digest}"
 

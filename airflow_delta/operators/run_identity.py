@@ -37,9 +37,8 @@ def run_identity(context: Context) -> tuple[str, int]:
     if map_index is not None and map_index >= 0:
         app_id = f"{app_id}.{map_index}"
     # The task as well: names may have dots, so that two tasks may have the same application id.
-    run_id = getattr(
-        instance, "run_id", None
-    )  # None for a task that is executed outside a DAG run.
+    # None for a task that is executed outside a DAG run.
+    run_id = getattr(instance, "run_id", None)
     named = json.dumps([instance.dag_id, instance.task_id, map_index, run_id])
     digest = int.from_bytes(hashlib.sha256(named.encode()).digest()[:4], "big") >> 1
     seconds = int((context["dag_run"].run_after - _EPOCH).total_seconds())

@@ -304,7 +304,7 @@ def _bounds(
     read = _reader(data_type)
     if read is None:
         return None
-    # Only asked for decimals, since the answer takes as long as reading the bounds.
+    # Only for decimals, since it takes as long as reading the bounds.
     if isinstance(data_type, DecimalType) and not has_usable_bounds(metadata, column.leaf):
         return None
     values = []

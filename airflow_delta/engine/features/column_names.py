@@ -45,8 +45,8 @@ def check_column_names(schema: StructType, *, table: str, remedy: str = _BY_MAPP
     unfit = [".".join(path) for path, f in all_fields(schema) if _UNFIT_CHARACTERS & {*f.name}]
     if unfit:
         raise InvalidTableError(
-            f"the names of the columns {unfit} have a character of ' ,;{{}}()=', a tab or a line break; "
-            f"{remedy}",
+            f"the names of the columns {unfit} have a character of ' ,;{{}}()=', a tab or a line "
+            f"break; {remedy}",
             table=table,
             columns=tuple(unfit),
         )

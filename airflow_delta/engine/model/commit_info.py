@@ -22,7 +22,7 @@ __all__ = ["CommitInfo", "task_run_of"]
 _NAMES, _NUMBERS = ("dag_id", "run_id", "task_id"), ("map_index", "try_number")
 
 _LONGEST_NAME = 1_000
-"""More than any name in Airflow has. Whoever reports a run can rely on it."""
+"""More characters than any name in Airflow has."""
 
 _MOST = (1 << 31) - 1
 

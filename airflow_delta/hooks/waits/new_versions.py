@@ -189,7 +189,7 @@ class VersionWatcher:
             "after_version": mark.version,
             "version": newest.version,
             "timestamp": last.get("timestamp"),
-            "operation": None if not commits else _short(commits[0].operation),
+            "operation": _short(last.get("operation")),
             "task_run": last.get("task_run"),
             "table_change": change,
         }

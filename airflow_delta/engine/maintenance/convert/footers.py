@@ -192,7 +192,8 @@ class _Reader:
         path, size, _ = listed
         storage, name = self._access.locate(resolve(self._table, encode_path(path)))
         with self._errors(path), storage.open(name, size=size) as source:
-            # The listed size goes into the log. Stores that ask for none find no footer there.
+            # The listed size goes into the log. An object store takes it for the real one, and then has no
+            # footer where it should be.
             if source.seek(0, os.SEEK_END) != size:
                 raise DataFileError(
                     f"the file {path!r} has {source.tell()} bytes, and had {size} when it was listed: it "
