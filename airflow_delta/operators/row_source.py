@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError
+from airflow_delta.hooks.table_locations import one_connection, split_connection
 from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.spark_task import SparkTask
 from airflow_delta.operators.table_task import with_readers
@@ -149,6 +151,20 @@ class RowSourceTask(SparkTask):
     def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
         """The source: Spark reads it."""
         return [name for name in _KINDS if is_certain(given.get(name))][:1]
+
+    def hook(self) -> DeltaHook:
+        """Create the hook for the table; it has the connection that ``source_tables`` name, too.
+
+        :raises AirflowFailException: the locations and ``delta_conn_id`` name different connections.
+        """
+        tables = self.argument("source_tables") or {}
+        found = [split_connection(uri)[0] for uri, _ in tables.values()]
+        if any(found):
+            self.delta_conn_id = one_connection(self.delta_conn_id, *found)
+            self.source_tables = {
+                name: (split_connection(uri)[1], version) for name, (uri, version) in tables.items()
+            }
+        return super().hook()
 
     def source(self) -> dict[str, Any]:
         """The source, as `airflow_delta.hooks.spark.row_sources.job_source` takes it."""

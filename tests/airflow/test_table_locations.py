@@ -14,6 +14,7 @@ from airflow_delta.hooks.table_locations import as_locations, split_connection
 from airflow_delta.operators.change_feed import ChangeFeedOperator
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.operators.write import WriteOperator
 from airflow_delta.triggers.table_version import TableVersionTrigger
 from airflow_delta.version_compat import AirflowException, AirflowFailException
 
@@ -94,6 +95,23 @@ def test_an_operator_takes_the_connection_from_its_locations() -> None:
     )
     with pytest.raises(AirflowFailException, match=r"different connections \(one, two\)"):
         both.hook()
+
+
+def test_an_operator_takes_the_connection_from_the_tables_of_its_source(connect: Connect) -> None:
+    for name in ("aws_default", "lake_prod"):
+        connect(name, aws_region=name)
+    source = {"one": ("s3://b/one", 1), "two": {"table_uri": "s3://lake_prod@b/two", "version": 2}}
+    arguments: dict[str, Any] = {"source_query": "SELECT 1", "source_tables": source}
+    write = WriteOperator(task_id="w", table_uri="s3://b/t", **arguments)
+    for _ in range(2):
+        hook = write.hook()
+        assert hook.delta_conn_id == "lake_prod"
+        assert write.source()["tables"] == {"one": ("s3://b/one", 1), "two": ("s3://b/two", 2)}
+        assert hook.common_storage_options("s3://b/t", "s3://b/two") == {"aws_region": "lake_prod"}
+    for other in ({"table_uri": "s3://other@b/t"}, {"table_uri": "/t", "delta_conn_id": "other"}):
+        both = WriteOperator(task_id="b", **other, **arguments)
+        with pytest.raises(AirflowFailException, match="different connections"):
+            both.hook()
 
 
 @pytest.mark.parametrize(

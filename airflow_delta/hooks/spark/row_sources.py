@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.table_locations import split_connection
 
 if TYPE_CHECKING:
     from airflow_delta.row_sources.source import PinnedTable, RowSource
@@ -27,7 +26,7 @@ def job_source(hook: DeltaHook, given: Mapping[str, Any]) -> RowSource:
 
     :param hook: gives access to the tables.
     :param given: the attributes of `FileSource`, `QuerySource` or `FunctionSource`, as far as they are
-        known; ``tables`` has URI and version of each.
+        known; ``tables`` has URI and version of each. No URI has a connection, which Spark doesn't know.
     :raises InvalidArgumentError: a name, the function or the format is invalid.
     :raises DeltaError: a version can't be backfilled.
     """
@@ -50,8 +49,7 @@ def _pinned(hook: DeltaHook, table_uri: str, version: int) -> PinnedTable:
     from airflow_delta.row_sources.source import PinnedTable
 
     hook.backfill_missing(table_uri, version)
-    _, uri = split_connection(table_uri)
-    return PinnedTable(uri, version, tuple(hook.allowed_outside(table_uri)))
+    return PinnedTable(table_uri, version, tuple(hook.allowed_outside(table_uri)))
 
 
 def _directory_of(module: str) -> str | None:
