@@ -229,6 +229,17 @@ def test_a_search_has_a_limit(
     assert "only the commits 4 to 5 were searched" in capsys.readouterr().out
 
 
+def test_a_search_ends_at_a_damaged_commit(days: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = Table(days, EnableRowTrackingOperator)
+    table.next_try()
+    DeltaTable(str(days)).checkpoint()
+    (days / "_delta_log" / f"{table.newest - 1:020}.json").write_text("")
+    run = task_run(context_of()["ti"])
+    found = DeltaHook().commits_of_task(str(days), run, since_ms=None)
+    assert found == {table.newest: 1}
+    assert f"{table.newest - 1:020}.json" in caplog.text
+
+
 def test_the_retry_of_a_conversion_to_a_managed_table(
     sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

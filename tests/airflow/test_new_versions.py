@@ -309,6 +309,34 @@ def test_very_many_versions_are_reported_unread(
     assert (found["after_version"], found["version"], found["operation"]) == (2, 5, "WRITE")
 
 
+@pytest.mark.parametrize("content", ["", '{"commitInfo": {"operation"'])
+def test_a_damaged_commit_below_a_checkpoint_stops_no_watcher(
+    table: WatchedTable, caplog: pytest.LogCaptureFixture, content: str
+) -> None:
+    watching = begun(table, operations=("MERGE",))
+    for operation in ("DELETE", "WRITE", "UPDATE"):
+        table.commit(operation)
+    table.open().checkpoint()
+    (table.root / "_delta_log" / f"{3:020}.json").write_text(content)
+    table.commit("OPTIMIZE")
+    found = watching.look()
+    assert found is not None, "an unknown commit may have passed the filters"
+    assert (found["after_version"], found["version"], found["operation"]) == (2, 6, "OPTIMIZE")
+    assert f"{3:020}.json" in caplog.text
+    table.commit("MERGE")
+    assert watching.range() == (6, 7)
+
+
+def test_a_damaged_action_below_a_checkpoint_may_change_data(table: WatchedTable) -> None:
+    watching = begun(table, data_change_only=True)
+    table.commit("OPTIMIZE", remove("file 1", dataChange=False))
+    table.open().checkpoint()
+    with (table.root / "_delta_log" / f"{3:020}.json").open("a") as log:
+        log.write('{"add": {"dataChange": true\n')
+    table.commit("OPTIMIZE", remove("file 2", dataChange=False))
+    assert watching.range() == (2, 4)
+
+
 @pytest.mark.parametrize("backfilled", [False, True])
 def test_the_versions_of_a_managed_table_are_those_that_its_owner_ratifies(
     tmp_path: Path, *, backfilled: bool

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta.hooks.delta.access import TableAccess
 from airflow_delta.hooks.lineage.collector import collects
 from airflow_delta.hooks.progress import logs_progress
+from airflow_delta.hooks.readable_history import readable_history
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
@@ -109,7 +110,7 @@ class ReadMethods(TableAccess):
         """Find the commits that a task has made in a DAG run, in any of its tries.
 
         They are searched among the newest 1,000 commits; if the commit owner of a managed table can't be
-        reached, among those that are backfilled.
+        reached, among those that are backfilled; if a commit is damaged, among those after it.
 
         :param run: the run of the task, as `airflow_delta.task_runs.task_run` returns it; its
             ``try_number`` doesn't matter.
@@ -118,8 +119,8 @@ class ReadMethods(TableAccess):
         :returns: the number of the try that has made each commit, by version.
         :raises DeltaError: the log can't be read.
         """
-        timeline = self._open(table_uri).snapshot().timeline
-        infos = timeline.history(_MOST_COMMITS, since_ms=since_ms)
+        snapshot = self._open(table_uri).snapshot()
+        infos = readable_history(snapshot, _MOST_COMMITS, since_ms=since_ms)
         if len(infos) == _MOST_COMMITS:
             self.log.warning(
                 "%s: only the commits %s to %s were searched for those of earlier tries",

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.commit_mark import commit_mark, read_commit_mark
+from airflow_delta.hooks.readable_history import readable_history
 from airflow_delta.hooks.table_locations import canonical_uri
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class VersionWatcher:
         """How many of the versions after ``examined`` pass the filters."""
         number = newest.version - mark.examined
         if len(commits) < number:
-            # Commits that can't be read any more may have passed the filters.
+            # Commits that can't be read may have passed the filters.
             return number
         found = 0
         for info in commits:
@@ -293,9 +294,12 @@ def _change_by_operation(commits: Sequence[CommitInfo]) -> str | None:
 
 
 def _new_commits(newest: Snapshot, after: int) -> list[CommitInfo]:
-    """The commits after a version, newest first; only the newest if there are very many."""
+    """The commits after a version, newest first; only the newest if there are very many.
+
+    A damaged commit and those before it are left out: one below a checkpoint must not stop the watcher.
+    """
     number = newest.version - after
-    return newest.timeline.history(number if number <= _MOST_COMMITS else 1)
+    return readable_history(newest, number if number <= _MOST_COMMITS else 1)
 
 
 def _changes_data(newest: Snapshot, version: int) -> bool:
@@ -310,7 +314,10 @@ def _changes_data(newest: Snapshot, version: int) -> bool:
     for line in content.splitlines():
         if b'"dataChange"' not in line:
             continue
-        action = json.loads(line)
+        try:
+            action = json.loads(line)
+        except (ValueError, RecursionError):  # It is damaged, so it isn't known either.
+            return True
         for kind in ("add", "remove"):
             if isinstance(action.get(kind), Mapping) and action[kind].get("dataChange"):
                 return True
