@@ -110,28 +110,15 @@ def as_conf(value: Mapping[str, Any] | None, *, name: str) -> Mapping[str, Any] 
     return None if value and not given else given
 
 
-def as_spark_conf(value: Mapping[str, Any] | None, *, name: str) -> Mapping[str, Any] | None:
-    """Spark properties; None for none. Those whose value is None are left out."""
+def as_spark_conf(value: Mapping[str, Any] | None, *, name: str) -> dict[str, str] | None:
+    """Spark properties as texts; None for none. Those whose value is None are left out."""
     expected = 'a dictionary of Spark properties such as {"spark.executor.memory": "4g"}'
-    given = _mapping(value, name=name, expected=expected)
-    for key, item in (given or {}).items():
-        if not isinstance(item, str | int | float):
-            raise _wrong(f"{name}[{key!r}]", "a text or a number", item)
-    return given
+    return _texts(value, name=name, expected=expected)
 
 
 def as_texts(value: Mapping[str, Any] | None, *, name: str) -> dict[str, str] | None:
     """Texts by name, from texts, numbers and booleans; None for none. Values that are None are left out."""
-    given = _mapping(value, name=name, expected='a dictionary of texts such as {"header": "true"}')
-    if given is None:
-        return None
-    for key, item in given.items():
-        if not isinstance(item, str | int | float):
-            raise _wrong(f"{name}[{key!r}]", "a text, a number or a boolean", item)
-    return {
-        key: str(item).lower() if isinstance(item, bool) else str(item)
-        for key, item in given.items()
-    }
+    return _texts(value, name=name, expected='a dictionary of texts such as {"header": "true"}')
 
 
 def as_texts_or_json(value: Mapping[str, Any] | str | None, *, name: str) -> dict[str, str] | None:
@@ -341,6 +328,19 @@ def _mapping(conf: Any, *, name: str, expected: str) -> Mapping[str, Any] | None
     if not isinstance(conf, Mapping) or not all(isinstance(key, str) for key in conf):
         raise _wrong(name, expected, conf)
     return {key: value for key, value in conf.items() if value is not None}
+
+
+def _texts(value: Mapping[str, Any] | None, *, name: str, expected: str) -> dict[str, str] | None:
+    given = _mapping(value, name=name, expected=expected)
+    if given is None:
+        return None
+    for key, item in given.items():
+        if not isinstance(item, str | int | float):
+            raise _wrong(f"{name}[{key!r}]", "a text, a number or a boolean", item)
+    return {
+        key: str(item).lower() if isinstance(item, bool) else str(item)
+        for key, item in given.items()
+    }
 
 
 def _location(value: object, *, name: str) -> str:

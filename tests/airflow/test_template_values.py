@@ -112,18 +112,19 @@ def test_what_is_none_in_a_configuration_is_left_out(conf: Any, meant: Any) -> N
     assert as_conf(conf, name="conf") == meant
 
 
-def test_properties_of_spark_are_texts_and_numbers() -> None:
-    conf = {"spark.ui.enabled": False, "spark.x": "", "spark.y": 1, "spark.z": None}
+def test_properties_of_spark_become_texts() -> None:
+    conf = {"spark.ui.enabled": False, "spark.x": "", "spark.y": 1, "spark.z": None, "spark.r": 0.5}
     assert as_spark_conf(conf, name="spark_conf") == {
-        "spark.ui.enabled": False,
+        "spark.ui.enabled": "false",
         "spark.x": "",
-        "spark.y": 1,
+        "spark.y": "1",
+        "spark.r": "0.5",
     }
     for wrong in ("spark.x=1", [("spark.x", "1")], {1: "x"}):
         with pytest.raises(ArgumentError, match="spark_conf: expected a dictionary of Spark"):
             as_spark_conf(wrong, name="spark_conf")
     with pytest.raises(
-        ArgumentError, match=r"spark_conf\['spark.x'\]: expected a text or a number"
+        ArgumentError, match=r"spark_conf\['spark.x'\]: expected a text, a number or a boolean"
     ):
         as_spark_conf({"spark.x": ["1"]}, name="spark_conf")
 
