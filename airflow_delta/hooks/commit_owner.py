@@ -32,8 +32,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.version_compat import (
-    AirflowException,
     AirflowNotFoundException,
     BaseHook,
     Connection,
@@ -89,7 +89,7 @@ class CommitOwnerHook(BaseHook):
         """The database as a SQLAlchemy URL, with secrets masked in all logs; None without a connection.
 
         :raises AirflowNotFoundException: ``commit_owner_conn_id`` doesn't exist.
-        :raises AirflowException: the connection isn't that of a suitable database.
+        :raises TableFailure: the connection isn't that of a suitable database.
         """
         try:
             connection = self.get_connection(self.commit_owner_conn_id or _DEFAULT)
@@ -163,7 +163,7 @@ def owner_url(connection: Connection, extra: Mapping[str, Any]) -> URL:
 
     :param connection: an Airflow connection.
     :param extra: its extras, already parsed.
-    :raises AirflowException: the connection has another type, names no database, or has a field that
+    :raises TableFailure: the connection has another type, names no database, or has a field that
         isn't supported.
     """
     translate = _TRANSLATIONS.get(connection.conn_type or "")
@@ -251,8 +251,8 @@ def _query(connection: Connection, parameters: Mapping[str, Any]) -> dict[str, s
     return {name: str(value) for name, value in given.items()}
 
 
-def _unusable(connection: Connection, what: str) -> AirflowException:
-    return AirflowException(f"connection {connection.conn_id!r} of the commit owner {what}")
+def _unusable(connection: Connection, what: str) -> TableFailure:
+    return TableFailure(f"connection {connection.conn_id!r} of the commit owner {what}")
 
 
 def _secrets(url: URL) -> set[str]:

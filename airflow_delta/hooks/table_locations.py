@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
-from airflow_delta.version_compat import AirflowFailException
+from airflow_delta.hooks.failures import TableFailure
 
 __all__ = ["as_locations", "canonical_uri", "one_connection", "split_connection"]
 
@@ -31,7 +31,7 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss
 def split_connection(uri: str) -> tuple[str | None, str]:
     """Split a URI into the connection in front of its bucket, or None, and the rest.
 
-    :raises AirflowFailException: that part isn't a connection id. The message doesn't show it,
+    :raises TableFailure: that part isn't a connection id. The message doesn't show it,
         because it may be a user and a password.
     """
     match = _WITH_CONNECTION.fullmatch(uri)
@@ -39,7 +39,7 @@ def split_connection(uri: str) -> tuple[str | None, str]:
         return None, uri
     scheme, connection_id, rest = match.groups()
     if not _CONNECTION_ID.fullmatch(connection_id):
-        raise AirflowFailException(
+        raise TableFailure(
             f"{scheme}…@{rest}: the part in front of the bucket isn't a connection id; put credentials "
             "into a connection, and name it there or with delta_conn_id"
         )
@@ -51,11 +51,11 @@ def one_connection(given: str | None, *found: str | None) -> str | None:
 
     :param given: ``delta_conn_id``.
     :param found: the connections of the URIs, from `split_connection`.
-    :raises AirflowFailException: they name different ones.
+    :raises TableFailure: they name different ones.
     """
     named = dict.fromkeys(name for name in (given, *found) if name)
     if len(named) > 1:
-        raise AirflowFailException(
+        raise TableFailure(
             f"delta_conn_id and the locations name different connections ({', '.join(named)}), and a task "
             "has one; use a connection of type 'delta' that serves all of its locations"
         )
@@ -77,7 +77,7 @@ def canonical_uri(uri: str) -> str:
     name that is neither a path nor a URI stays as it is. Unlike the engine's canonical location, the result
     depends on the text alone: not on endpoints, links or the current directory.
 
-    :raises AirflowFailException: the part in front of the bucket isn't a connection id.
+    :raises TableFailure: the part in front of the bucket isn't a connection id.
     """
     _, uri = split_connection(uri)
     match = _URI.fullmatch(uri)

@@ -155,7 +155,7 @@ class RowSourceTask(SparkTask):
     def hook(self) -> DeltaHook:
         """Create the hook for the table; it has the connection that ``source_tables`` name, too.
 
-        :raises AirflowFailException: the locations and ``delta_conn_id`` name different connections.
+        :raises TableFailure: the locations and ``delta_conn_id`` name different connections.
         """
         tables = self.argument("source_tables") or {}
         found = [split_connection(uri)[0] for uri, _ in tables.values()]

@@ -132,7 +132,7 @@ class TableTask(LineageTask):
         ``delta_conn_id``, because Spark, and other tools that get the location from XCom, don't
         support connections.
 
-        :raises AirflowFailException: the locations and ``delta_conn_id`` name different connections.
+        :raises TableFailure: the locations and ``delta_conn_id`` name different connections.
         """
         found: list[str | None] = []
         for name in _LOCATIONS:

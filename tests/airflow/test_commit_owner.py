@@ -18,7 +18,8 @@ from airflow_delta.engine.commit.sql.owner import URL_VARIABLE, SqlCommitOwner
 from airflow_delta.engine.errors import CommitOwnerUnavailableError, DeltaWarning
 from airflow_delta.hooks.commit_owner import CommitOwnerHook
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.version_compat import AirflowException, AirflowNotFoundException
+from airflow_delta.hooks.failures import TableFailure
+from airflow_delta.version_compat import AirflowNotFoundException
 from tests.airflow.managed_tables import commit, hand_over, sqlite_connection, use_owner
 
 SECRET = 's3:cr/3t@"%+ of the owner'
@@ -104,11 +105,9 @@ def test_what_is_no_database_of_an_owner_is_refused(
     monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], message: str
 ) -> None:
     define(monkeypatch, "central", **connection)
-    with pytest.raises(
-        AirflowException, match=f"connection 'central' of the commit owner .*{message}"
-    ):
+    with pytest.raises(TableFailure, match=f"connection 'central' of the commit owner .*{message}"):
         CommitOwnerHook("central").url()
-    with pytest.raises(AirflowException, match=message):
+    with pytest.raises(TableFailure, match=message):
         asyncio.run(CommitOwnerHook("central").url_async())
 
 

@@ -17,6 +17,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.waits import look as table_look
 from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.sensors.backfill import BackfillSensor
@@ -295,6 +296,14 @@ def test_a_time_out_in_a_run(
     assert run.states == {"slot": "failed", "deferred": "failed", "skipped": "skipped"}
     assert set(run.tries.values()) == {1}
     assert capsys.readouterr().out.count(told(table)) >= 3
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("uri", ["s3://one@lake/t", "s3://a@b@lake/t"])
+def test_a_mistake_in_a_connection_is_not_skipped(uri: str, *, deferrable: bool) -> None:
+    waiting = sensor(uri, delta_conn_id="two", soft_fail=True, deferrable=deferrable)
+    with pytest.raises(TableFailure, match=r"different connections|isn't a connection id"):
+        waiting.execute(context())
 
 
 def test_what_others_raise_is_judged_as_airflow_does(

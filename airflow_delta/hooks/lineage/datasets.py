@@ -96,7 +96,7 @@ def dataset_name(uri: str) -> tuple[str, str]:
     may be a signature.
 
     :param uri: the path or URI of the dataset.
-    :raises AirflowFailException: the part in front of the bucket isn't a connection id.
+    :raises TableFailure: the part in front of the bucket isn't a connection id.
     """
     canonical = canonical_uri(uri)
     match = _URI.fullmatch(canonical)

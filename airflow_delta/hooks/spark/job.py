@@ -102,10 +102,9 @@ class SparkJobHook(BaseHook):
         are passed to Spark.
     :param name: the application's name in Spark's user interface.
     :raises AirflowNotFoundException: the connection doesn't exist or can't be parsed.
-    :raises AirflowException: the connection names no master, or one of Kubernetes without the provider
-        for it.
-    :raises TableFailure: the packages of the extra ``spark`` aren't installed, or the deploy mode is
-        ``cluster`` and the master isn't ``yarn``.
+    :raises TableFailure: the connection names no master, or one of Kubernetes without the provider for it;
+        the packages of the extra ``spark`` aren't installed; or the deploy mode is ``cluster`` and the
+        master isn't ``yarn``.
     """
 
     def __init__(
@@ -347,7 +346,7 @@ def _check_connection(connection_id: str) -> None:
             'for example as {"conn_type": "spark", "host": "local[2]"}'
         ) from error
     if not connection.host and connection.conn_type != "yarn":
-        raise AirflowException(
+        raise TableFailure(
             f"the Spark connection {connection_id!r} names no master: its host is empty"
         )
     if "k8s" in f"{connection.conn_type}://{connection.host}":
@@ -355,7 +354,7 @@ def _check_connection(connection_id: str) -> None:
         try:
             import_module("airflow.providers.cncf.kubernetes.kube_client")
         except (ImportError, NameError) as error:
-            raise AirflowException(
+            raise TableFailure(
                 f"the Spark connection {connection_id!r} names a master of Kubernetes, and Airflow's "
                 "provider for it isn't installed: pip install apache-airflow-providers-cncf-kubernetes"
             ) from error

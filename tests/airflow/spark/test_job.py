@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.hooks.failures import POLICY
+from airflow_delta.hooks.failures import POLICY, TableFailure
 from airflow_delta.hooks.spark import job as spark_job
 from airflow_delta.hooks.spark.job import SparkJobHook
 from airflow_delta.hooks.spark.master import LIMIT_SECONDS
@@ -320,7 +320,7 @@ def test_a_connection_that_cannot_be_parsed_is_an_error_and_not_yarn(
 
 def test_a_connection_without_a_master_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_EMPTY", '{"conn_type": "spark"}')
-    with pytest.raises(AirflowException, match="'empty' names no master"):
+    with pytest.raises(TableFailure, match="'empty' names no master"):
         SparkJobHook("empty")
 
 
@@ -333,7 +333,7 @@ def test_a_master_of_kubernetes_needs_its_provider(
     monkeypatch.setenv("AIRFLOW_CONN_PODS", json.dumps(connection))
     provider = "airflow.providers.cncf.kubernetes.kube_client"
     monkeypatch.setitem(sys.modules, provider, None)
-    with pytest.raises(AirflowException, match="pip install apache-airflow-providers-cncf-kubern"):
+    with pytest.raises(TableFailure, match="pip install apache-airflow-providers-cncf-kubern"):
         SparkJobHook("pods")
     monkeypatch.setitem(sys.modules, provider, ModuleType(provider))
     monkeypatch.setattr(spark_submit, "kube_client", sys.modules[provider], raising=False)
