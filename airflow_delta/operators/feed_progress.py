@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.change_feed import rollback_error
@@ -53,12 +53,13 @@ class TaskProgress:
         self._feed = feed
         self._run = [getattr(instance, "run_id", None), instance.map_index]
         self._store = asset_state(context, PROGRESS)
-        name = f"{instance.dag_id}.{instance.task_id}"
-        # Tasks of DAGs whose ids have dots may have the same `name`. The stored keys of others stay valid.
-        task = [instance.dag_id, instance.task_id] if "." in instance.dag_id else [name]
-        identity = json.dumps([*task, *feed.locations])
-        digest = hashlib.sha256(identity.encode()).hexdigest()
-        self._key = f"{name[:_LONGEST_NAME]}:{digest}"
+        self._task = [instance.dag_id, instance.task_id]
+        name = ".".join(self._task)
+        # Another task may have the same `name` as a task of a DAG whose id has a dot. Earlier releases
+        # stored the progress of both under the key of the name.
+        self._key = self._former_key = _key(name, [name, *feed.locations])
+        if "." in instance.dag_id:
+            self._key = _key(name, [*self._task, *feed.locations])
 
     def version(self, *, start: int | None = None) -> int | None:
         """The last version that a run has processed; None if the task must start from the beginning.
@@ -127,6 +128,7 @@ class TaskProgress:
                 "commit_mark": self._feed.commit_mark(end),
                 "target_told": last_appended,
                 "run": self._run,
+                "task": self._task,
             },
         )
 
@@ -153,4 +155,18 @@ class TaskProgress:
             )
 
     def _entry(self) -> dict[str, Any] | None:
-        return None if self._store is None else self._store.get(self._key)
+        if self._store is None:
+            return None
+        entry: dict[str, Any] | None = self._store.get(self._key)
+        if entry is None and self._key != self._former_key:
+            entry = self._store.get(self._former_key)
+            # An entry of an earlier release names no task. It is of this task, or two tasks with the same
+            # name have shared it; then this one goes on from it as before.
+            if entry is not None and entry.get("task", self._task) != self._task:
+                return None
+        return entry
+
+
+def _key(name: str, identity: Sequence[str | None]) -> str:
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+    return f"{name[:_LONGEST_NAME]}:{digest}"

@@ -8,6 +8,7 @@ import re
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -100,6 +101,33 @@ def test_a_run_goes_on_after_the_last_one_executed_whatever_their_dates(table: s
     assert versions(runs.attempt(operator, 3)) == (0, 2)
     with pytest.raises(AirflowSkipException, match="nothing is new"):
         runs.attempt(operator, 5)
+
+
+def test_a_dag_with_a_dot_in_its_id_goes_on_after_an_upgrade(table: str) -> None:
+    runs, operator = Runs(), feed(table)
+    store = runs.assets[PROGRESS]
+    dotted = {"ti": SimpleNamespace(dag_id="a.b", task_id="c", run_id="r", map_index=-1)}
+    other = {"ti": SimpleNamespace(dag_id="a", task_id="b.c", run_id="r", map_index=-1)}
+    assert versions(runs.attempt(operator, 1, **other)) == (0, 2)
+    (former,) = store.values
+    # Both tasks have the name a.b.c, by which earlier releases stored the progress, without the task.
+    entry = store.get(former)
+    del entry["task"]
+    store.set(former, entry)
+    grow(table, 3)
+    assert versions(runs.attempt(operator, 2, **dotted)) == (3, 3)
+    assert store.get(former) == entry
+    grow(table, 4)
+    assert versions(runs.attempt(operator, 3, **other)) == (3, 4)
+    assert versions(runs.attempt(operator, 4, **dotted)) == (4, 4)
+
+
+def test_a_task_does_not_go_on_from_the_progress_of_another_with_the_same_name(table: str) -> None:
+    runs, operator = Runs(), feed(table)
+    other = {"ti": SimpleNamespace(dag_id="a", task_id="b.c", run_id="r", map_index=-1)}
+    dotted = {"ti": SimpleNamespace(dag_id="a.b", task_id="c", run_id="r", map_index=-1)}
+    assert versions(runs.attempt(operator, 1, **other)) == (0, 2)
+    assert versions(runs.attempt(operator, 2, **dotted)) == (0, 2)
 
 
 def test_a_table_put_before_others_does_not_shift_their_progress(
