@@ -26,7 +26,7 @@ class DeleteOperator(SparkTask):
     vectors if ``delta.enableDeletionVectors`` is true; otherwise these files are rewritten.
 
     The commit contains the transaction identifier of the task in its DAG run. A retry, or the cleared task,
-    finds this commit and deletes nothing more.
+    finds this commit and deletes nothing more, while the log still has the commit.
 
     Returns a dictionary with ``table_uri``, ``version`` (of the commit), ``committed``, ``repeated``
     (whether an earlier try made the commit) and ``metrics``, the operation metrics of the commit (None if

@@ -52,7 +52,7 @@ class MergeOperator(RowSourceTask):
 
     A row of the table that matches several rows of the source fails the task without retries. The commit
     contains the transaction identifier of the task in its DAG run. A retry, or the cleared task, finds this
-    commit and merges nothing more.
+    commit and merges nothing more, while the log still has the commit.
 
     Returns a dictionary with ``table_uri``, ``version`` (of the commit), ``committed``, ``repeated``
     (whether an earlier try made the commit) and ``metrics``, the operation metrics of the commit (None if

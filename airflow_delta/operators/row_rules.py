@@ -52,7 +52,7 @@ class AddConstraintOperator(_RowRuleTask):
     and the next try checks again.
 
     The commit contains the transaction identifier of the task in its DAG run. A retry, or the cleared task,
-    finds this commit and makes no other; ``repeated`` is true then.
+    finds this commit and makes no other, while the log still has the commit; ``repeated`` is true then.
 
     Returns a dictionary with ``table_uri``, ``version`` (of the commit) and ``repeated``.
 

@@ -1,7 +1,8 @@
 """The identity of a task's commits, by which a retry finds them.
 
 A commit contains it as a ``txn`` action. All tries of a task in one DAG run have the same identity,
-even after the task is cleared; other runs have others.
+even after the task is cleared; other runs have others. An instance of a mapped task is identified by its
+index: Airflow has no other name for it that is the same in each try.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class UpdateOperator(SparkTask):
     See `airflow_delta.spark.update` for the rules of the new values.
 
     The commit contains the transaction identifier of the task in its DAG run. A retry, or the cleared task,
-    finds this commit and updates nothing more.
+    finds this commit and updates nothing more, while the log still has the commit.
 
     Returns a dictionary with ``table_uri``, ``version`` (of the commit), ``committed``, ``repeated``
     (whether an earlier try made the commit) and ``metrics``, the operation metrics of the commit (None if

@@ -61,7 +61,8 @@ class WriteOperator(RowSourceTask):
     See `airflow_delta.spark.write` for the arguments of the write.
 
     The commit contains the transaction identifier of the task in its DAG run. A retry, or the cleared task,
-    finds this commit and writes nothing, also if it was made by the driver of a killed task.
+    finds this commit and writes nothing, while the log still has the commit; also if it was made by the
+    driver of a killed task.
 
     Returns a dictionary with ``table_uri``, ``version`` (of the commit; without one, the newest),
     ``committed`` (False only if the mode is ``ignore`` and the table exists), ``repeated`` (whether an
