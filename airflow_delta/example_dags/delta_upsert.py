@@ -18,6 +18,7 @@ import json
 import logging
 from datetime import timedelta
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 from airflow.sdk import DAG, ObjectStoragePath, Param, get_current_context, task
 
@@ -68,8 +69,11 @@ with DAG(
         context = get_current_context()
         run_after = context["dag_run"].run_after
         params = context["params"]
+        # Only the id identifies a run: several may have the same time. It may have characters that paths
+        # don't have, and its UUID has none.
+        name = f"{run_after:%Y%m%dT%H%M%S}_{uuid5(NAMESPACE_OID, context['run_id'])}"
         directory = ObjectStoragePath(
-            f"{params['landing_dir'].rstrip('/')}/{run_after:%Y%m%dT%H%M%S%f}",
+            f"{params['landing_dir'].rstrip('/')}/{name}",
             conn_id=params["delta_conn_id"],
         )
         directory.mkdir(parents=True, exist_ok=True)

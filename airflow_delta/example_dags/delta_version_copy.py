@@ -4,7 +4,8 @@ Trigger it as often as you like, or give it a schedule and defaults for its para
 
     airflow dags test delta_version_copy -c '{"table_uri": "/data/sales", "target_dir": "/data/pins"}'
 
-The copy is named after the run, such as ``sales_20260131T120000``. Tasks that use it all read the
+The copy is named after the time of the run and a UUID of its id, such as
+``sales_20260131T120000_37e77fce-0310-5727-a4be-14a462938bd1``. Tasks that use it all read the
 same, even in retries. Later runs delete copies of the same table that are older than ``keep``,
 unless somebody has written to them.
 """
@@ -20,9 +21,12 @@ from airflow.sdk import DAG, Param, task
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.templates import optional
 
+# Only the id identifies a run: several may have the same time. It may have characters that paths don't
+# have, and its UUID has none.
 TARGET = (
     "{{ params.target_dir.rstrip('/') }}/{{ params.table_uri.rstrip('/').split('/') | last }}_"
-    "{{ dag_run.run_after.strftime('%Y%m%dT%H%M%S') }}"
+    "{{ dag_run.run_after.strftime('%Y%m%dT%H%M%S') }}_"
+    "{{ macros.uuid.uuid5(macros.uuid.NAMESPACE_OID, run_id) }}"
 )
 
 with DAG(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import structlog
 from airflow.dag_processing.dagbag import DagBag
 from airflow.dag_processing.processor import DagFileParseRequest, _parse_file
+from airflow.sdk.execution_time import macros
 from airflow.sdk.execution_time.comms import _RequestFrame
 
 import airflow_delta
@@ -36,6 +40,39 @@ def test_the_folder_of_dags_shows_the_examples_of_the_package() -> None:
     for name, dag in bag.dags.items():
         # What a worker loads when it runs a task.
         assert dag.fileloc == str(SHOWN / f"{name}.py")
+
+
+@pytest.mark.parametrize("name", ["delta_ingest", "delta_upsert", "delta_version_copy"])
+def test_runs_of_the_same_time_have_their_own_directories(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag = DagBag(dag_folder=EXAMPLES / f"{name}.py").dags[name]
+    found = []
+    for run_id in ("manual__2026-01-31T12:00:00+00:00", "scheduled__a b/c", "scheduled__a b/c"):
+        context = {
+            "dag_run": SimpleNamespace(run_after=datetime(2026, 1, 31, 12, tzinfo=timezone.utc)),
+            "run_id": run_id,
+            "macros": macros,
+            "params": {
+                "landing_dir": str(tmp_path),
+                "target_dir": str(tmp_path),
+                "table_uri": "/data/sales/",
+                "delta_conn_id": None,
+            },
+        }
+        if name == "delta_version_copy":
+            copy = dag.get_task("copy")
+            found.append(copy.render_template(copy.target_uri, context))
+        else:
+            land = dag.get_task("land").python_callable
+            monkeypatch.setitem(land.__globals__, "get_current_context", lambda c=context: c)
+            found.append(land())
+    first, second, again = found
+    assert first != second == again
+    for path in found:
+        directory, _, last = path.removeprefix("file://").rpartition("/")
+        assert directory == str(tmp_path)
+        assert re.fullmatch(r"[\w-]*20260131T120000_[0-9a-f-]+", last)
 
 
 @pytest.mark.parametrize("name", sorted(names(EXAMPLES)))

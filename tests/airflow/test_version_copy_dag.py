@@ -35,7 +35,7 @@ def test_a_run_copies_to_a_place_of_its_own(airflow_database: Path, tmp_path: Pa
     assert state == "success"
     told = returned["copy"]
     target = Path(told["target_uri"])
-    assert re.fullmatch(r"sales_\d{8}T\d{6}", target.name)
+    assert re.fullmatch(r"sales_\d{8}T\d{6}_[0-9a-f-]{36}", target.name)
     assert told["deleted_copies"] == [str(old)]
     assert Peer(target).to_pyarrow_table().num_rows == 30
     marker = CopyMarker.from_json((target / MARKER).read_text())
