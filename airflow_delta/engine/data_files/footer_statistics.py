@@ -12,6 +12,7 @@ boolean, binary, void  null counts at most, as in Delta Spark
 in arrays and maps     none
 old dates and times    none, if the file counts them in the hybrid calendar
 decimals               none, if an old writer ordered them by their bytes (`footer_bounds`)
+minimum above maximum  none, if the footer has such bounds of any row group
 =====================  ==========================================================================
 
 Only the first columns get statistics (``delta.dataSkippingNumIndexedCols``), or those that the table names
@@ -319,11 +320,14 @@ def _bounds(
     if not values:
         return None
     try:
-        low = min(read(value) for value, _ in values)
-        high = max(read(value) for _, value in values)
+        pairs = [(read(least), read(greatest)) for least, greatest in values]
     except (OverflowError, ValueError):
         # A date or time outside of Python's range, a NaN, or a text that isn't UTF-8.
         return None
+    if any(least > greatest for least, greatest in pairs):
+        # They bound nothing: the chunk's values may lie on both sides.
+        return None
+    low, high = min(least for least, _ in pairs), max(greatest for _, greatest in pairs)
     if calendar is not None and calendar.hides(low, is_instant=data_type == TIMESTAMP):
         return None
     return low, high

@@ -29,13 +29,15 @@ from tests.engine.parquet.files import with_footer
 NAN = float("nan")
 
 
-def with_bounds(column: pa.Array, least: bytes, greatest: bytes) -> bytes:
-    """A file of a column ``v``, with these bounds in its footer."""
+def with_bounds(
+    column: pa.Array, least: bytes, greatest: bytes, *, group_rows: int | None = None
+) -> bytes:
+    """A file of a column ``v``, with these bounds of its last row group in its footer."""
     buffer = io.BytesIO()
-    pq.write_table(pa.table({"v": column}), buffer)
+    pq.write_table(pa.table({"v": column}), buffer, row_group_size=group_rows)
 
     def change(footer: ThriftStruct) -> None:
-        (group,) = footer.list_of(4, 12) or []
+        *_, group = footer.list_of(4, 12) or []
         (chunk,) = group.list_of(1, 12) or []
         statistics = chunk.struct(3).struct(12)
         statistics.fields.update({5: (BINARY, greatest), 6: (BINARY, least)})
@@ -73,6 +75,21 @@ def test_bounds_in_the_wrong_order_exclude_nothing(tmp_path: Path) -> None:
     snapshot = table_of(tmp_path, LONG, data, 3).snapshot()
     for text, count in (("v < 2", 1), ("v = 2", 1), ("v > 2", 1)):
         assert snapshot.to_arrow(predicate=text).num_rows == count, text
+
+
+def test_bounds_in_the_wrong_order_become_no_statistics(tmp_path: Path) -> None:
+    bounds = struct.pack("<q", 9), struct.pack("<q", 6)
+    data = with_bounds(pa.array([1, 2, 5, 6, 8, 9]), *bounds, group_rows=3)
+    (tmp_path / "a.parquet").write_bytes(data)
+    DeltaTable.convert(tmp_path)
+    snapshot = DeltaTable(tmp_path).snapshot()
+    assert snapshot.to_arrow(predicate="v = 8").num_rows == 1
+    assert json.loads(snapshot.files()["stats"][0].as_py()) == {
+        "numRecords": 6,
+        "minValues": {},
+        "maxValues": {},
+        "nullCount": {"v": 0},
+    }
 
 
 DECIMALS = [Decimal(number) for number in range(1, 301)]
