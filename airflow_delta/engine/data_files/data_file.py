@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyarrow.parquet.core import ParquetReader
 
 from airflow_delta.engine.arrow.memory_pool import decoding_pool
+from airflow_delta.engine.data_files.batch_sizes import first_rows, most_bytes, next_rows
 from airflow_delta.engine.data_files.hybrid_calendar import HybridCalendar, calendar_of
 from airflow_delta.engine.errors import (
     DataFileError,
@@ -54,9 +55,6 @@ _MAX_GAP = 64 << 10
 
 _BUFFER = 256 << 10
 """The bytes that are read at a time of each column, on a disk."""
-
-_PROBED_ROWS = 256
-"""The rows by which the memory of others is estimated."""
 
 
 class DataFile:
@@ -108,9 +106,10 @@ class DataFile:
         with self._source() as source, self.errors():
             file = self._open(source, None)
             calendar = calendar_of(file.metadata)
-            if any(_is_unreadable(type_, inside=False) for type_ in file.schema_arrow.types):
-                # Arrow can't select rows of views, nor read inner dictionaries in several pieces. Without
-                # its own schema it takes them for texts and lists.
+            if any(_is_unsuitable(type_) for type_ in file.schema_arrow.types):
+                # Arrow can't select rows of views, nor read inner dictionaries in several pieces, and each
+                # batch would hold the whole of an outer dictionary. Without its own schema Arrow takes them
+                # for texts and lists.
                 plain = pa.BufferReader(read_plain_footer(source, size=self.size))
                 file = self._open(source, pq.read_metadata(plain))
             # Not the schema of the footer, where INT96 is in nanoseconds.
@@ -138,17 +137,16 @@ class DataFile:
             leaves = [
                 number for number, path in enumerate(reader.column_paths) if path[0] in wanted
             ]
+            largest = most_bytes(footer, row_groups, leaves, rows)
             batches = reader.iter_batches(
-                _first_rows(footer, row_groups, leaves, rows, size),
+                first_rows(largest, rows=rows, size=size),
                 row_groups=list(row_groups),
                 column_indices=leaves,
                 # A thread of Arrow would wait for Python with each read.
                 use_threads=False,
             )
             for batch in batches:
-                # The next batch has as many rows as fit if they are like those of this one.
-                fitting = size * batch.num_rows // max(1, batch.nbytes)
-                reader.set_batch_size(min(rows, max(1, fitting)))
+                reader.set_batch_size(next_rows(batch, rows=rows, size=size))
                 yield batch
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -176,21 +174,17 @@ class DataFile:
             contents.append(data[start - first : start - first + length])
         return contents
 
-    def decode(self, data: bytes, *, rows: int) -> Iterator[pa.RecordBatch]:
-        """Decode a Parquet file in memory as this file is decoded.
+    def open_extract(self, data: bytes) -> ParquetReader:
+        """Open a Parquet file in memory, made of pages of this file, as this file is opened.
 
         Args:
             data: the bytes.
-            rows: the most rows in a batch.
 
         Raises:
             DataFileError: they are damaged.
         """
         with self.errors():
-            reader = self._open(pa.BufferReader(data), None)
-            yield from reader.iter_batches(
-                rows, row_groups=range(reader.num_row_groups), use_threads=False
-            )
+            return self._open(pa.BufferReader(data), None)
 
     def stored(self) -> StoredFile:
         """The row groups of the file, for copying.
@@ -311,37 +305,10 @@ class DataFile:
         )
 
 
-def _is_unreadable(type_: pa.DataType, *, inside: bool) -> bool:
-    """Whether Arrow can't read a type of its own schema: a view, or a dictionary inside another type.
-
-    Args:
-        type_: the type.
-        inside: whether it is inside another one.
-    """
+def _is_unsuitable(type_: pa.DataType) -> bool:
+    """Whether a type of Arrow's own schema is a view or a dictionary, or has one inside."""
     return (
-        any(is_view(type_) for is_view in _VIEWS)
-        or (inside and pa.types.is_dictionary(type_))
-        or any(
-            _is_unreadable(type_.field(index).type, inside=True)
-            for index in range(type_.num_fields)
-        )
+        pa.types.is_dictionary(type_)
+        or any(is_view(type_) for is_view in _VIEWS)
+        or any(_is_unsuitable(type_.field(index).type) for index in range(type_.num_fields))
     )
-
-
-def _first_rows(
-    footer: Any, row_groups: Sequence[int], leaves: Sequence[int], rows: int, size: int
-) -> int:
-    """How many rows the first batch has: few if the footer doesn't show how much memory they take.
-
-    Of texts in a dictionary it only has the size of the different ones, and a long one may be in each row.
-    """
-    texts = [n for n in leaves if footer.schema.column(n).physical_type == "BYTE_ARRAY"]
-    for number in row_groups:
-        group = footer.row_group(number)
-        for leaf in texts:
-            chunk = group.column(leaf)
-            largest = min(rows, group.num_rows) * chunk.total_uncompressed_size
-            # Old writers don't record where a dictionary is.
-            if largest > size and any("DICTIONARY" in name for name in chunk.encodings):
-                return min(rows, _PROBED_ROWS)
-    return rows

@@ -14,8 +14,7 @@ Spec: PageIndex.md of Apache Parquet.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +26,7 @@ from airflow_delta.engine.arrow.numpy_arrays import bool_array
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumn
+from airflow_delta.engine.data_files.page_rows import RowGroupPages
 from airflow_delta.engine.data_files.row_group_bounds import bounds_in_table_type
 from airflow_delta.engine.data_files.scanned_file import FilePart, ScannedFile
 from airflow_delta.engine.features.schema_walk import SchemaPath
@@ -34,7 +34,6 @@ from airflow_delta.engine.parquet import (
     ChunkPages,
     IndexedFooter,
     PyarrowFallback,
-    column_file,
     index_range,
     read_page_bounds,
     read_pages,
@@ -58,8 +57,6 @@ _MOST_READ = 0.5
 _PART_ROWS = 100_000
 _PART_BYTES = 32 << 20
 """Neighbouring stretches share a part up to so many rows and decoded bytes."""
-
-_ARROW_SCHEMA = b"ARROW:schema"
 
 
 class PagePruner:
@@ -144,7 +141,7 @@ class PagePruner:
         if sum(sizes) > whole * _MOST_READ or decoded > most_decoded:
             return None
         start = sum(file.footer.row_group(number).num_rows for number in range(group))
-        reader = _RowGroupPages(file, footer, group, start, pages)
+        reader = RowGroupPages(file, footer, group, start, pages)
         return [
             FilePart(source, (group,), start + first, end - first, batch_rows, reader)
             for first, end in ranges
@@ -158,69 +155,6 @@ class _Index:
     pages: Mapping[str, ChunkPages]
     chunks: Mapping[str, Any]
     bounds: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class _RowGroupPages:
-    """Reads rows of a row group by their pages; a `PageReader`.
-
-    Attributes:
-        file: the file.
-        footer: its footer.
-        group: the number of the row group.
-        start: the position of its first row in the file.
-        pages: the pages of the columns, by the names in the file.
-    """
-
-    file: DataFile
-    footer: IndexedFooter
-    group: int
-    start: int
-    pages: Mapping[str, ChunkPages]
-
-    def batches(
-        self, start: int, num_rows: int, names: Sequence[str], batch_rows: int
-    ) -> Iterator[pa.RecordBatch]:
-        """Read rows; see `PageReader`.
-
-        Raises:
-            DataFileError: the file is damaged.
-            MissingFilesError, StorageError: see `DataFile.batches`.
-        """
-        first, end = start - self.start, start - self.start + num_rows
-        among = {name: self.pages[name].among(first, end) for name in names}
-        found = self.file.read_ranges(
-            [each for name in names for each in self.pages[name].ranges(*among[name])]
-        )
-        columns = []
-        for number, name in enumerate(names):
-            pages, rows = self.pages[name], slice(among[name][0], among[name][1] + 1)
-            first_rows = pages.first_rows[rows]
-            contents = found[2 * number : 2 * number + 2]
-            column = self._column(name, first_rows, contents)
-            columns.append(column.slice(first - first_rows[0], num_rows))
-        table = pa.Table.from_arrays(columns, names=list(names))
-        yield from table.to_batches(max_chunksize=batch_rows)
-
-    def _column(
-        self, name: str, first_rows: Sequence[int], contents: Sequence[bytes]
-    ) -> pa.ChunkedArray:
-        """The values of some neighbouring pages."""
-        field = self.file.schema.field(name)
-        key_values = {}
-        if _ARROW_SCHEMA in (self.file.footer.metadata or {}):
-            schema = pa.schema([field]).serialize().to_pybytes()
-            key_values[_ARROW_SCHEMA] = base64.b64encode(schema)
-        num_rows = first_rows[-1] - first_rows[0]
-        with self.file.errors():
-            data = column_file(self.footer, self.group, name, first_rows, contents, key_values)
-            read = [batch.column(0) for batch in self.file.decode(data, rows=num_rows)]
-            column = pa.chunked_array(read, field.type)
-        if len(column) != num_rows:
-            raise self.file.error(
-                f"pages of the column {name!r} have {len(column)} rows, and {num_rows} by its page index"
-            )
-        return column
 
 
 def _suitable_groups(

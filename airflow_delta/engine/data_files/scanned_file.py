@@ -111,7 +111,7 @@ class PageReader(Protocol):
     """Reads neighbouring rows of a row group, by their pages."""
 
     def batches(
-        self, start: int, num_rows: int, names: Sequence[str], batch_rows: int
+        self, start: int, num_rows: int, names: Sequence[str], *, rows: int, size: int
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows.
 
@@ -119,7 +119,8 @@ class PageReader(Protocol):
             start: the position of the first row in the file.
             num_rows: the number of rows.
             names: the columns to read, by their names in the file.
-            batch_rows: the most rows in a batch.
+            rows: the most rows in a batch.
+            size: the most decoded bytes in a batch, about.
         """
 
 
@@ -163,7 +164,9 @@ class FilePart:
         if self.pages is None:
             batches = file.batches(self.row_groups, names, rows=self.batch_rows, size=_BATCH_BYTES)
         else:
-            batches = self.pages.batches(position, self.num_rows, names, self.batch_rows)
+            batches = self.pages.batches(
+                position, self.num_rows, names, rows=self.batch_rows, size=_BATCH_BYTES
+            )
         for rows in batches:
             yield position, rows
             position += rows.num_rows

@@ -21,8 +21,10 @@ from airflow_delta.engine import (
     StructField,
     StructType,
 )
-from airflow_delta.engine.data_files import scanned_file
+from airflow_delta.engine.data_files import page_pruning, scanned_file
+from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
+from airflow_delta.engine.model.schema import DataType
 from tests.deep import deep_but_for
 from tests.house.test_layers import loaded_after
 from tests.row_tables import RowTable, bag, random_table
@@ -55,25 +57,89 @@ def test_all_rows_are_read(tmp_path: Path, layout: str, seed: int) -> None:
     assert bag(streamed.to_pylist()) == bag(table.rows)
 
 
-@pytest.mark.parametrize("predicate", [None, "n >= 0"])
-def test_batches_are_bounded_also_if_few_long_texts_repeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, predicate: str | None
-) -> None:
-    """The file has each text once, so neither its size nor its footer shows the memory of the rows."""
-    monkeypatch.setattr(scanned_file, "_BATCH_BYTES", 1 << 20)
-    schema = StructType((StructField("n", LONG), StructField("v", STRING)))
-    table = DeltaTable.create(tmp_path, schema)
-    texts = [str(number % 8) * (1000 + number) for number in range(8)]
-    rows = {"n": [*range(20_000)], "v": [texts[number % 8] for number in range(20_000)]}
-    path = tmp_path / "0.parquet"
-    pq.write_table(pa.table(rows), path, row_group_size=8000)
+TEXTS = [str(number % 8) * (1000 + number) for number in range(8)]
+MANY_TEXTS = [f"{number}" * 100 for number in range(10_000, 14_000)]
+REPEATED: dict[str, tuple[DataType, list[Any]]] = {
+    "texts": (STRING, [TEXTS[number % 8] for number in range(20_000)]),
+    "lists": (ArrayType(STRING), [["t" * 100] * 100 for _ in range(400)]),
+    "numbers": (ArrayType(LONG), [[7] * 1000 for _ in range(2000)]),
+    "large_dictionary": (STRING, [MANY_TEXTS[number % 4000] for number in range(8000)]),
+}
+ARROW_TYPES = {"large_dictionary": pa.dictionary(pa.int32(), pa.string())}
+
+
+def table_of_one_file(root: Path, rows: dict[str, Any], **options: Any) -> DeltaTable:
+    """A table of one file with row groups of 8000 rows."""
+    written = pa.table(rows)
+    types = {pa.int64(): LONG, pa.string(): STRING}
+    fields = [StructField(f.name, types.get(f.type) or REPEATED[f.name][0]) for f in written.schema]
+    table = DeltaTable.create(root, StructType(tuple(fields)))
+    path = root / "0.parquet"
+    pq.write_table(written, path, row_group_size=8000, **options)
     transaction = table.transaction("WRITE")
     transaction.add_file(AddFile(path.name, {}, path.stat().st_size, 1, data_change=True))
     transaction.commit()
+    return table
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The size of batches, in bytes."""
+    monkeypatch.setattr(scanned_file, "_BATCH_BYTES", 1 << 20)
+    return 1 << 20
+
+
+@pytest.mark.parametrize("predicate", [None, "n >= 0"])
+@pytest.mark.parametrize("name", REPEATED)
+def test_batches_are_bounded_also_if_few_values_repeat(
+    tmp_path: Path, small_batches: int, name: str, predicate: str | None
+) -> None:
+    """The file has each value once, so neither its size nor its footer shows the memory of the rows."""
+    _, values = REPEATED[name]
+    rows = {"n": [*range(len(values))], name: pa.array(values, ARROW_TYPES.get(name))}
+    table = table_of_one_file(tmp_path, rows)
     batches = [*table.snapshot().scan(predicate=predicate)]
-    assert max(batch.nbytes for batch in batches) < 1.2 * (1 << 20)
-    assert len(batches) < 30
-    assert pa.Table.from_batches(batches).sort_by("n").to_pydict() == rows
+    whole = sum(batch.nbytes for batch in batches)
+    # The first batch has too many lists, because only it shows how long they are.
+    assert max(batch.nbytes for batch in batches[1:]) < 1.2 * small_batches
+    assert len(batches) < 6 + 1.5 * whole / small_batches
+    read = pa.Table.from_batches(batches).sort_by("n")
+    assert read[name].to_pylist() == values
+    assert batches[0].num_rows <= 256
+
+
+def test_many_columns_with_short_texts_share_the_size_of_a_batch(
+    tmp_path: Path, small_batches: int
+) -> None:
+    names = [f"v{number}" for number in range(20)]
+    rows = {"n": range(8000)} | {name: ["t" * 10] * 8000 for name in names}
+    table = table_of_one_file(tmp_path, rows)
+    batches = [*table.snapshot().scan()]
+    assert max(batch.nbytes for batch in batches) < 1.2 * small_batches
+    assert pa.Table.from_batches(batches).num_rows == 8000
+
+
+def test_batches_of_pages_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_batches: int
+) -> None:
+    monkeypatch.setattr(page_pruning, "_FEWEST_BYTES", 0)
+    rows = {"n": range(8000), "v": [TEXTS[number % 8] for number in range(8000)]}
+    table = table_of_one_file(
+        tmp_path,
+        rows,
+        write_page_index=True,
+        data_page_size=500,
+        write_batch_size=100,
+        # Only the texts: their dictionary is small, and the numbers don't repeat.
+        use_dictionary=["v"],
+    )
+    monkeypatch.setattr(DataFile, "batches", None)  # Only pages are read.
+    batches = [*table.snapshot().scan(predicate="n >= 150 AND n < 3500")]
+    assert max(batch.nbytes for batch in batches) < 1.2 * small_batches
+    assert len(batches) < 12
+    read = pa.Table.from_batches(batches)
+    assert read["n"].to_pylist() == [*range(150, 3500)]
+    assert read["v"].to_pylist() == rows["v"][150:3500]
 
 
 @pytest.mark.parametrize("layout", deep_but_for(LAYOUTS, "name", "none, partitioned"))

@@ -1,0 +1,79 @@
+"""How many rows of a data file are decoded at once, so that batches keep to a size in memory.
+
+The footer shows how many bytes the values take in the file, not in memory: a text of a dictionary may be in
+each row, and a number that repeats takes no space. So the first batch is small if the rows could take more
+than the size. Each batch shows how many rows the next one may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["first_rows", "most_bytes", "next_rows"]
+
+_PROBED_ROWS = 256
+"""The rows by which the memory of others is estimated."""
+
+_WIDEST = 16
+"""The bytes of the widest number, a decimal."""
+
+# Encodings that store a text, or its start, once for several values.
+_SHARED = ("DICTIONARY", "DELTA_BYTE_ARRAY")
+
+
+def most_bytes(footer: Any, row_groups: Sequence[int], leaves: Sequence[int], rows: int) -> int:
+    """The memory that a batch takes at most, by the footer.
+
+    Args:
+        footer: the footer, a ``pyarrow.parquet.FileMetaData``.
+        row_groups: the numbers of the row groups.
+        leaves: the indexes of the column chunks in a row group.
+        rows: the most rows in a batch.
+    """
+    columns = [(leaf, footer.schema.column(leaf)) for leaf in leaves]
+    total = 0
+    for number in row_groups:
+        group = footer.row_group(number)
+        fewest = min(rows, group.num_rows)
+        for leaf, column in columns:
+            is_text = column.physical_type == "BYTE_ARRAY"
+            if not is_text and not column.max_repetition_level:
+                total += fewest * max(_WIDEST, column.length)
+                continue
+            chunk = group.column(leaf)
+            # One row of lists may have all values.
+            values = chunk.num_values if column.max_repetition_level else fewest
+            if not is_text:
+                total += values * max(_WIDEST, column.length)
+            # Not by the offset of the dictionary, which old writers don't record.
+            elif any(shared in name for name in chunk.encodings for shared in _SHARED):
+                total += values * chunk.total_uncompressed_size
+            else:
+                total += values * _WIDEST + chunk.total_uncompressed_size
+    return total
+
+
+def first_rows(num_bytes: int, *, rows: int, size: int) -> int:
+    """How many rows the first batch has.
+
+    Args:
+        num_bytes: the memory that it takes at most, from `most_bytes`.
+        rows: the most rows in a batch.
+        size: the most bytes in a batch, about.
+    """
+    return min(rows, _PROBED_ROWS) if num_bytes > size else rows
+
+
+def next_rows(last: pa.RecordBatch | pa.Array, *, rows: int, size: int) -> int:
+    """How many rows the next batch has: as many as fit if they are like those of this one.
+
+    Args:
+        last: the last batch, which has rows.
+        rows: the most rows in a batch.
+        size: the most bytes in a batch, about.
+    """
+    fitting: int = size * len(last) // max(1, last.nbytes)
+    return min(rows, max(1, fitting))
