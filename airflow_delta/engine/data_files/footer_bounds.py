@@ -15,7 +15,8 @@ from typing import Any
 
 __all__ = ["has_usable_bounds", "writer_of"]
 
-_CREATED_BY = re.compile(r"(\S*)(?: version (\d+)\.(\d+))?")
+_CREATED_BY = re.compile(r"(.*?)(?: version(?: (\d+)\.(\d+))?.*|\s*\(build.*)?", re.DOTALL)
+"""As Arrow reads it. The name of a program may have several words, such as that of Databricks' Photon."""
 
 _FIRST_ORDERED = {"parquet-mr": (1, 10), "parquet-cpp": (1, 3)}
 """The first versions of programs that order decimals as numbers; other programs always did."""
@@ -43,7 +44,7 @@ def writer_of(footer: Any) -> tuple[str, tuple[int, int]]:
     Args:
         footer: the footer, a ``pyarrow.parquet.FileMetaData``.
     """
-    found = _CREATED_BY.match(footer.created_by or "")
+    found = _CREATED_BY.fullmatch(footer.created_by or "")
     assert found is not None  # Any text matches.
     program, major, minor = found.groups()
     return program, (int(major or 0), int(minor or 0))

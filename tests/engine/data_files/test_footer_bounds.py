@@ -157,6 +157,13 @@ def test_bounds_of_decimals_in_the_order_of_bytes_exclude_nothing(
         (pa.decimal128(20, 0), "parquet-cpp version 1.5.1-SNAPSHOT", True),
         (pa.decimal128(20, 0), "parquet-cpp-arrow version 21.0.0", True),
         (pa.decimal128(20, 0), "delta-rs version py-1.6.6", True),
+        (
+            pa.decimal128(20, 0),
+            "parquet-mr compatible Photon version 0.1.1 (build abc version 1.2)",
+            True,
+        ),
+        (pa.decimal128(20, 0), "parquet-mr", False),
+        (pa.decimal128(20, 0), "parquet-mr version unknown", False),
         *((pa.decimal128(20, 0), writer, False) for writer in OLD_WRITERS),
         *((pa.int64(), writer, True) for writer in OLD_WRITERS),
         *((pa.binary(), writer, True) for writer in OLD_WRITERS),
