@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.change_feeds.directories import (
@@ -264,8 +264,7 @@ class _Feed:
     def _observed(self, changes: DataFrame) -> tuple[Observation, DataFrame]:
         """Count the changes by kind while they are written."""
         seen = Observation()
-        kinds = [F.count_if(F.col(CHANGE_TYPE) == kind).alias(kind) for kind in CHANGE_KINDS]
-        return seen, changes.observe(seen, *kinds)
+        return seen, changes.observe(seen, *_counts_by_kind())
 
     def _check(self, held: Snapshot) -> None:
         if load_table_progress(self._request, self._source, held) is None:
@@ -282,9 +281,8 @@ class _Feed:
             predicate=F.col(COMMIT_VERSION).between(request.start, request.end),
             storage_options=self._options,
         )
-        found = {row[0]: row[1] for row in rows.groupBy(CHANGE_TYPE).count().collect()}
-        counts = {kind: found.get(kind, 0) for kind in CHANGE_KINDS}
-        return FeedResult(counts, appended=False, committed_version=commit)
+        (found,) = rows.agg(*_counts_by_kind()).collect()
+        return FeedResult(found.asDict(), appended=False, committed_version=commit)
 
     def _marker(self, files: Mapping[str, int], counts: Mapping[str, int]) -> Mapping[str, Any]:
         return {
@@ -295,6 +293,11 @@ class _Feed:
             "counts": counts,
             "files": files,
         }
+
+
+def _counts_by_kind() -> list[Column]:
+    """The number of changes of each kind."""
+    return [F.count_if(F.col(CHANGE_TYPE) == kind).alias(kind) for kind in CHANGE_KINDS]
 
 
 def _bytes(marker: Mapping[str, Any]) -> bytes:

@@ -103,7 +103,7 @@ def write_text_files(rows: DataFrame, path: str, name: str) -> int:
 
 
 def _csv_column(rows: DataFrame, name: str) -> Column:
-    column = rows[quoted(name)]
+    column = F.col(quoted(name))
     # Spark writes small decimals of a large scale with an exponent, but not when cast to strings.
     text = column.cast("string") if isinstance(rows.schema[name].dataType, DecimalType) else column
     if len(rows.columns) == 1:

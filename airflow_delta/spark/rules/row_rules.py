@@ -195,13 +195,15 @@ def violation(
         return None
     number = _first_broken(rules, [F.lit(number) for number in range(len(rules))])
     try:
-        totals = rows.groupBy(number.alias("rule")).count()
+        # Not `groupBy(…).count()`, which leaves out the rule if the session says so.
+        counts = [F.count_if(F.col("rule") == n).alias(str(n)) for n in range(len(rules))]
+        totals = rows.select(number.alias("rule")).agg(*counts)
     except AnalysisException:
         _raise_unresolved(rows, rules, table)
         raise
     with errors_of_executors():
-        found = {row["rule"]: row["count"] for row in totals.collect()}
-        broken = [(rule, found[number]) for number, rule in enumerate(rules) if number in found]
+        (found,) = totals.collect()
+        broken = [(rule, count) for rule, count in zip(rules, found, strict=True) if count]
         if not broken:
             return None
         (rule, count), *others = broken

@@ -130,7 +130,8 @@ def without_collation(rows: DataFrame, field: StructField) -> Column:
         rows: the rows.
         field: the column, in the engine's types, which have no collations.
     """
-    column = rows[quoted(field.name)]
+    # Not `rows[…]`, which takes a quoted name for a regular expression if the session says so.
+    column = F.col(quoted(field.name))
     plain = spark_type(field.data_type)
     if rows.schema[field.name].dataType.simpleString() == plain.simpleString():
         return column
