@@ -173,7 +173,7 @@ def _compare_with_footer(
 def _read_footer_bounds(source: ParquetSource, path: SchemaPath) -> tuple[Decimal, Decimal] | None:
     """Read the least and the greatest value of a column; None if the footer has none to rely on."""
     footer = source.footer
-    index = source.leaves.get(".".join(path))
+    index = source.leaf_paths.get(path)
     if index is None or not has_usable_bounds(footer, index):
         return None
     # The file's scale: the table's may have grown since (type widening).
@@ -186,7 +186,10 @@ def _read_footer_bounds(source: ParquetSource, path: SchemaPath) -> tuple[Decima
             if statistics is not None and statistics.null_count == chunk.num_values:
                 continue
             return None
-        bounds += [decimal_of(raw, scale) for raw in (statistics.min_raw, statistics.max_raw)]
+        low, high = (decimal_of(raw, scale) for raw in (statistics.min_raw, statistics.max_raw))
+        if low > high:
+            return None  # They bound nothing.
+        bounds += [low, high]
     return (min(bounds), max(bounds)) if bounds else None
 
 

@@ -99,6 +99,36 @@ def test_footers_of_writers_that_ordered_decimals_by_bytes_prove_nothing(
     assert findings(damaged.check()) == {}
 
 
+@pytest.mark.parametrize("names", [("s.e", "s"), ("s", "s.e")])
+def test_a_column_with_a_dot_is_not_taken_for_the_member_of_a_struct(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """Both have the path ``s.e`` in the schema of Parquet, and other values."""
+    types = {"s.e": WIDE, "s": StructType((StructField("e", WIDE),))}
+    table = DeltaTable.create(tmp_path, StructType(tuple(StructField(n, types[n]) for n in names)))
+    kind = pa.decimal128(38, 10)
+    columns = {
+        "s.e": pa.array([LOW, HIGH], kind),
+        "s": pa.array([{"e": LOW + 7}, {"e": HIGH + 7}], pa.struct([("e", kind)])),
+    }
+    pq.write_table(pa.table({name: columns[name] for name in names}), tmp_path / "a.parquet")
+
+    def bounds(dotted: Decimal, member: Decimal) -> str:
+        return f'{{"s.e":{dotted:f},"s":{{"e":{member:f}}}}}'
+
+    wrong = bounds(rounded(LOW), rounded(LOW + 7)), bounds(rounded(HIGH), rounded(HIGH + 7))
+    stats = f'{{"numRecords":2,"minValues":{wrong[0]},"maxValues":{wrong[1]}}}'
+    size = (tmp_path / "a.parquet").stat().st_size
+    transaction = table.transaction("WRITE")
+    transaction.add_file(AddFile("a.parquet", {}, size, 0, data_change=True, stats=stats))
+    transaction.commit()
+    table.repair_statistics()
+    (repaired,) = table.snapshot().files()["stats"].to_pylist()
+    found = json.loads(repaired, parse_float=Decimal)
+    assert found["minValues"] == {"s.e": LOW, "s": {"e": LOW + 7}}
+    assert found["maxValues"] == {"s.e": HIGH, "s": {"e": HIGH + 7}}
+
+
 def test_only_files_that_may_be_concerned_are_opened(
     damaged: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ class ParquetSource:
         self._file = file
         self._slice_rows = slice_rows
 
-    @lazy_property
+    @property
     def footer(self) -> Any:
         """The footer, a ``pyarrow.parquet.FileMetaData``.
 
@@ -55,12 +55,23 @@ class ParquetSource:
             CorruptLogError: the file is no Parquet file, or has another size than expected.
             ObjectNotFoundError: the file doesn't exist.
         """
+        return self._head[0]
+
+    @property
+    def leaf_paths(self) -> dict[tuple[str, ...], int]:
+        """The paths of the leaves as tuples of names, with their indexes; see `footer` for errors."""
+        return self._head[1]
+
+    @lazy_property
+    def _head(self) -> tuple[Any, dict[tuple[str, ...], int]]:
         path, size = self._file.path, self._file.size
         # `open` trusts the size, so `head` checks it.
         if self._exact_size and (found := self._storage.head(path).size) != size:
             raise self.corrupt(f"it has {found} bytes, expected {size}")
         with self.damage(), self._storage.open(path, size=size) as source:
-            return pq.read_metadata(source)
+            reader = pq.ParquetFile(source).reader
+            paths = {tuple(path): index for index, path in enumerate(reader.column_paths)}
+            return reader.metadata, paths
 
     @lazy_property
     def leaves(self) -> dict[str, int]:
