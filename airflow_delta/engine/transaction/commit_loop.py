@@ -30,6 +30,8 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.in_commit_timestamps import is_enabled, next_in_commit_timestamp
 from airflow_delta.engine.features.managed_commits import commit_owner
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.log.files import MAX_VERSION, Commit, commit_path
 from airflow_delta.engine.log.version_checksum import read_checksum
@@ -113,6 +115,10 @@ class CommitLoop:
         self._request = request
         self._storage, self._owned = request.storage, request.owned
         self._base, self._newest_at_s = request.base, request.newest_at_s
+        self._enforced = request.enforced
+        if request.base is not None and not _tracks_rows(request.base):
+            # If another writer turns it on meanwhile, the rows that were copied before have lost their ids.
+            self._enforced -= {ROW_TRACKING}
 
     def run(self) -> CommitResult:
         """Make attempts until one succeeds; see `OptimisticTransaction.commit` for the errors."""
@@ -175,7 +181,7 @@ class CommitLoop:
             metadata=metadata,
             base=base,
             operation=self._request.provenance.operation,
-            enforced=self._request.enforced,
+            enforced=self._enforced,
             restored_version=actions.restored_version,
             cloned_version=actions.purpose.version
             if isinstance(actions.purpose, CloneVersion)
@@ -280,7 +286,7 @@ class CommitLoop:
         concurrent = load_concurrent_commits(self._base, self._request.owners, self._owned)
         level = isolation_level(prepared.actions, prepared.context.properties)
         current = CurrentCommit(
-            self._base, prepared.actions, self._request.reads, level, self._request.enforced
+            self._base, prepared.actions, self._request.reads, level, self._enforced
         )
         for winning in concurrent.parsed_commits:
             if winning.info.txn_id == txn_id:
@@ -288,6 +294,12 @@ class CommitLoop:
             check_conflicts(current, winning)
         self._base, self._newest_at_s = concurrent.newest(), newest_at_s
         return None
+
+
+def _tracks_rows(base: Snapshot) -> bool:
+    """Whether the rows of a version have ids that a writer can keep."""
+    is_supported = ROW_TRACKING in supported_features(base.protocol)
+    return is_supported and base.properties.row_tracking_enabled
 
 
 def _time_of(base: Snapshot) -> int:

@@ -342,6 +342,21 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("was_on", [False, True])
+def test_rows_that_were_copied_before_row_tracking_was_turned_on_have_not_kept_their_ids(
+    tmp_path: Path, was_on: bool
+) -> None:
+    enabled = {name.replace("_", "."): value for name, value in ROW_TRACKING.items()}
+    table = table_of(tmp_path, configuration=CONFIGURATION | (enabled if was_on else {}))
+    transaction = table.transaction("UPDATE", enforces=["rowTracking"])
+    transaction.add_file(file("copied"))
+    transaction.remove_file(tombstone("a", partition_values={"part": "a"}))
+    write_commit(tmp_path, 1, info(), changed(**ROW_TRACKING))
+    transaction.commit()
+    (version, *_) = table.history()
+    assert version.raw["tags"] == {"delta.rowTracking.preserved": "true" if was_on else "false"}
+
+
 @pytest.mark.parametrize("theirs", REFUSED.values(), ids=REFUSED)
 def test_any_other_change_of_the_metadata_is_a_conflict(tmp_path: Path, theirs: list[dict]) -> None:
     judge(table_of(tmp_path), tmp_path, append, theirs, MetadataChangedError)
