@@ -236,7 +236,9 @@ def _after_joins(condition: Column) -> Column:
 
     It isn't deterministic for Spark, which would otherwise evaluate it before rows are joined and filtered.
     """
-    return F.when(F.monotonically_increasing_id() >= 0, condition)
+    # The alternative never applies. `WHEN … >= 0 THEN condition END` means the same, but an optimizer may
+    # split it as an AND, and evaluate the condition alone.
+    return F.when(F.monotonically_increasing_id() < 0, F.lit(True)).otherwise(condition)
 
 
 def _failure(rule: RowRule, table: str) -> Column:
