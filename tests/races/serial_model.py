@@ -256,6 +256,8 @@ def _matrix(
         condition.concerns(file) for condition in work.conditions for file in winner.of("add")
     ):
         found.add("ConcurrentAppendError")
+    if work.adds.keys() & {file["path"] for file in winner.of("add")}:
+        found.add("ConcurrentAppendError")
     removed = {file["path"] for file in winner.of("remove")}
     read_all = Condition() in work.conditions
     read = {path for path, _ in work.read} | work.adds.keys()

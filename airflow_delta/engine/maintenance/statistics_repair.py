@@ -49,8 +49,8 @@ def repair_statistics(storage: Storage, owners: CommitOwners) -> StatisticsRepai
 
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
-        CommitConflictError: a repaired file was removed concurrently. Commits that append files are no
-            conflict.
+        CommitConflictError: a repaired file was removed, or added again, concurrently. Commits that append
+            files are no conflict.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         DeltaError: the table can't be read, or the store failed.
     """

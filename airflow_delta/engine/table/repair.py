@@ -80,7 +80,8 @@ class RepairMethods(TableBase):
 
         Raises:
             UnsupportedFeatureError: the engine can't write the table.
-            CommitConflictError: a concurrent commit removed a file; run it again.
+            CommitConflictError: a concurrent commit removed a file, or recorded something new about it; run
+                it again.
             CommitOutcomeUnknownError: the store failed; the commit may have been made.
             DeltaError: the table can't be read, or the store failed.
         """

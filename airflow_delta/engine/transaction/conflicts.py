@@ -76,6 +76,12 @@ class CurrentCommit:
         return path_keys(_paths(self.actions.adds), table=self.base.table)
 
     @lazy_property
+    def re_added_keys(self) -> pa.ChunkedArray:
+        """The files that it adds without a change of their data."""
+        again = [file for file in self.actions.adds if not file.data_change]
+        return path_keys(_paths(again), table=self.base.table)
+
+    @lazy_property
     def removed_keys(self) -> pa.ChunkedArray:
         """The files that it removes."""
         return path_keys(_paths(self.actions.removes), table=self.base.table)
@@ -227,35 +233,28 @@ def _removed_added(current: CurrentCommit, concurrent: WinningCommit) -> str | N
 def _added_added(current: CurrentCommit, concurrent: WinningCommit) -> str | None:
     """Added files conflict if we add one with the same path: one has overwritten the other.
 
-    They don't if the file was in the table before, and both commits only change what is recorded about it.
+    That holds for a live file too, of which both record something new: our add has what we read before,
+    and would undo theirs. New or removed row ids are an exception for commits that change data, since each
+    attempt copies the row ids of the live file.
     """
-    both = _shared(concurrent.files.adds, current, lambda: current.added_keys)
-    if not len(both):
-        return None
-    # Hardly ever reached, so reading all live files does no harm.
-    live = path_keys(current.base.files(columns=["path"])["path"], table=current.base.table)
-    new = both.filter(
-        pc.invert(pc.is_in(path_keys(both, table=current.base.table), value_set=live))
+    ids_only = concurrent.info.operation in _RE_ADDING
+    both = _first_shared(
+        concurrent.files.adds,
+        current,
+        lambda: current.re_added_keys if ids_only else current.added_keys,
     )
-    return f"added the file {new[0].as_py()!r}, which is added here too" if len(new) else None
+    return None if both is None else f"added the file {both!r}, which is added here too"
 
 
 def _first_shared(
     theirs: pa.Table, current: CurrentCommit, mine: Callable[[], pa.ChunkedArray]
 ) -> str | None:
     """The first of the files of a concurrent commit that is among ours, however the paths are spelled."""
-    shared = _shared(theirs, current, mine)
-    return shared[0].as_py() if len(shared) else None
-
-
-def _shared(
-    theirs: pa.Table, current: CurrentCommit, mine: Callable[[], pa.ChunkedArray]
-) -> pa.ChunkedArray:
-    """The paths of its files that are among ours, however the paths are spelled."""
     paths = theirs["path"]
     if not len(paths):
-        return paths
-    return paths.filter(pc.is_in(path_keys(paths, table=current.base.table), value_set=mine()))
+        return None
+    shared = paths.filter(pc.is_in(path_keys(paths, table=current.base.table), value_set=mine()))
+    return shared[0].as_py() if len(shared) else None
 
 
 def _paths(files: Sequence[AddFile | RemoveFile]) -> pa.ChunkedArray:

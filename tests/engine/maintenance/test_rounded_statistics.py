@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import AddFile, DeltaTable, RemoveFile
-from airflow_delta.engine.errors import CommitConflictError
+from airflow_delta.engine.errors import CommitConflictError, ConcurrentAppendError
 from airflow_delta.engine.maintenance.check.findings import CheckReport
 from airflow_delta.engine.maintenance.rounded_statistics import find_rounded_statistics
 from airflow_delta.engine.model.schema import LONG, DecimalType, StructField, StructType
 from airflow_delta.engine.transaction.commit_loop import CommitLoop
+from airflow_delta.engine.transaction.file_rows import add_actions
 
 WIDE = DecimalType(38, 10)
 SCHEMA = StructType(
@@ -166,22 +169,47 @@ def test_the_repair_gives_exact_bounds_and_changes_nothing_else(damaged: DeltaTa
     assert (again.version, again.num_files) == (repair.version, 0)
 
 
-def test_a_concurrently_removed_file_does_not_come_back(
-    damaged: DeltaTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def meanwhile(monkeypatch: pytest.MonkeyPatch, commit: Callable[[], object]) -> None:
+    """Make a commit just before the next one."""
     run = CommitLoop.run
 
     def late(self: CommitLoop) -> Any:
         monkeypatch.setattr(CommitLoop, "run", run)
-        transaction = DeltaTable(damaged.uri).transaction("DELETE")
-        transaction.remove_file(RemoveFile("rounded", data_change=True))
-        transaction.commit()
+        commit()
         return run(self)
 
     monkeypatch.setattr(CommitLoop, "run", late)
+
+
+def test_a_concurrently_removed_file_does_not_come_back(
+    damaged: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove() -> None:
+        transaction = DeltaTable(damaged.uri).transaction("DELETE")
+        transaction.remove_file(RemoveFile("rounded", data_change=True))
+        transaction.commit()
+
+    meanwhile(monkeypatch, remove)
     with pytest.raises(CommitConflictError):
         damaged.repair_statistics()
     assert "rounded" not in damaged.snapshot().files(["path"])["path"].to_pylist()
+
+
+def test_what_others_record_of_a_file_meanwhile_is_kept(
+    damaged: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tag() -> None:
+        transaction = DeltaTable(damaged.uri).transaction("OTHER")
+        adds = add_actions(transaction.read_files(), data_change=False)
+        transaction.add_files([replace(add, tags={"theirs": "1"}) for add in adds])
+        transaction.commit()
+
+    meanwhile(monkeypatch, tag)
+    with pytest.raises(ConcurrentAppendError, match="'rounded', which is added here too"):
+        damaged.repair_statistics()
+    assert damaged.repair_statistics().num_files == 1
+    tags = damaged.snapshot().files(["tags"])["tags"].to_pylist()
+    assert tags == [[("theirs", "1")]] * 4
 
 
 def test_a_file_that_cannot_be_read_is_passed_by(damaged: DeltaTable, tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_delta.engine import AddFile, DeltaTable, StructField, StructType
@@ -19,6 +20,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.feature import Drop
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.maintenance.drop_feature import row_ids
 from airflow_delta.engine.model.actions import Protocol
 from airflow_delta.engine.model.schema import LONG, STRING
 from tests.engine.maintenance.drop_feature.worlds import World
@@ -117,6 +119,25 @@ def test_row_ids_and_their_domain_are_removed(tmp_path: Path) -> None:
     assert delta.snapshot().domains == {}
     # And with it what it needed.
     assert delta.drop_feature("domainMetadata").status == "dropped"
+
+
+def test_statistics_that_others_correct_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({"delta.enableRowTracking": "true"}, "a", "b")
+    corrected, stage = '{"numRecords":3,"minValues":{"id":1}}', row_ids.add_actions
+
+    def _correct(files: pa.Table, *, data_change: bool) -> Iterator[AddFile]:
+        monkeypatch.setattr(row_ids, "add_actions", stage)
+        transaction = world.begin("COMPUTE STATS")
+        adds = stage(transaction.read_files("id = 1"), data_change=False)
+        transaction.add_files([replace(each, stats=corrected) for each in adds])
+        transaction.commit()
+        return stage(files, data_change=data_change)
+
+    monkeypatch.setattr(row_ids, "add_actions", _correct)
+    assert world.drop("rowTracking").status == "dropped"
+    files = world.snapshot().files()
+    assert files["stats"].to_pylist() == [corrected] * 2
+    assert files["baseRowId"].null_count == 2
 
 
 def test_domains_are_removed_with_their_feature(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from airflow_delta.engine.maintenance.row_tracking.execution import (
 )
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.schema import INTEGER, STRING, StructField, StructType
+from airflow_delta.engine.transaction.file_rows import add_actions
 from tests.engine.changes.logs import inline_vector
 from tests.log_builder import commit_path
 
@@ -255,6 +257,25 @@ def test_files_that_others_append_have_ids(tmp_path: Path, monkeypatch: pytest.M
     result = enable(table, batch=10)
     assert (result.num_commits, result.num_backfilled) == (3, 5)
     assert row_ids(table)["z"] == (0, 5, 3)
+    check_ids(table)
+
+
+def test_statistics_that_others_correct_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, corrected = made_table(tmp_path), '{"numRecords":10,"minValues":{"id":1}}'
+
+    def _correct() -> None:
+        transaction = DeltaTable(table.uri).transaction("COMPUTE STATS")
+        files = transaction.read_files()
+        adds = add_actions(files, data_change=False)
+        transaction.add_files([replace(each, stats=corrected) for each in adds if each.path == "a"])
+        transaction.commit()
+
+    meanwhile(monkeypatch, [_correct])
+    assert enable(table, batch=10).num_backfilled == 4
+    stats = {row["path"]: row["stats"] for row in table.snapshot().files().to_pylist()}
+    assert stats["a"] == corrected
     check_ids(table)
 
 
