@@ -10,8 +10,9 @@ A concurrent commit may be a conflict. Then the table is opened again, and the s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_delta.engine.clock import now_ms
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -41,6 +42,7 @@ from airflow_delta.engine.maintenance.drop_feature.plan import (
     choose_way,
     plan_drop_feature,
 )
+from airflow_delta.engine.maintenance.drop_feature.preparation import Preparation
 from airflow_delta.engine.maintenance.drop_feature.preparing import STEPS, turn_off
 from airflow_delta.engine.maintenance.drop_feature.result import DropFeatureResult, Status
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewriter
@@ -55,7 +57,10 @@ from airflow_delta.engine.transaction.commit_loop import pause
 __all__ = ["DropFeatureResult", "drop_feature"]
 
 _CONFLICTS = 20
-"""A run gives up after this many conflicts in a row, or steps undone by others."""
+"""A run gives up after this many conflicts in a row."""
+
+_REPETITIONS = 20
+"""A run gives up if it has done a step so often, and others have undone it again."""
 
 _REWRITES = 3
 """A run gives up after this many rewrites, since other writers keep adding files with the feature."""
@@ -100,6 +105,7 @@ class _Run:
         commits: how many commits it has made.
         barriers: how many of them were barriers, since the newest version doesn't use the feature.
         rewrites: how often files were rewritten.
+        done: how often each other step was done, all commits that it takes counted as one.
         first: the first version that was committed, also by the rewriter; None for none.
         last: the last one.
     """
@@ -113,6 +119,7 @@ class _Run:
     commits: int = 0
     barriers: int = 0
     rewrites: int = 0
+    done: Counter[str] = field(default_factory=Counter)
     first: int | None = None
     last: int | None = None
 
@@ -197,11 +204,13 @@ class _Run:
     def _prepare(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
         step, self.barriers = plan.preparations[0], 0
         if step.rewrite is None:
+            self._check_is_not_undone(step)
             if step.kind == "turn off":
                 version = turn_off(self.storage, self.owners, base, self.feature)
             else:
                 version = STEPS[step.kind](self.storage, self.owners, base)
             self._note_commit(version)
+            self.done[step.kind] += step.commits == 1
             return None
         if self.rewriter is None:
             return self._make_result("needs rewrite", base.version, plan)
@@ -220,6 +229,17 @@ class _Run:
         if newest > base.version:
             self._note_versions(base.version + 1, newest)
         return None
+
+    def _check_is_not_undone(self, step: Preparation) -> None:
+        if self.done[step.kind] < _REPETITIONS:
+            return
+        raise ConstraintViolationError(
+            f"{self.feature} can't be dropped, since other writers undo a step again and again: it was "
+            f"done {_REPETITIONS} times, and is still needed ({step.description}); stop the writers that "
+            "use the feature, and run the operation again",
+            table=self.storage.root,
+            feature=self.feature,
+        )
 
     def _note_commit(self, version: int) -> None:
         self.commits += 1

@@ -25,6 +25,7 @@ from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.features.type_widening import changed_columns
 from airflow_delta.engine.maintenance.drop_feature.narrow_types import find_files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewritable, Rewrite
+from airflow_delta.engine.maintenance.drop_feature.row_ids import BATCH
 from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import find_unkept_vectors
 from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.feature_usage import files_with
@@ -67,11 +68,13 @@ class Preparation:
         kind: what it does.
         description: the same as a sentence without a full stop.
         rewrite: the files to rewrite; None for all other steps.
+        commits: how many commits it takes.
     """
 
     kind: StepKind
     description: str
     rewrite: Rewrite | None = None
+    commits: int = 1
 
 
 def plan_preparations(base: Snapshot, feature: str, access: FileAccess) -> Iterator[Preparation]:
@@ -108,7 +111,9 @@ def plan_preparations(base: Snapshot, feature: str, access: FileAccess) -> Itera
     if feature in TYPE_WIDENING and changed_columns(base.schema):
         yield Preparation("forget types", "remove the records of changed types from the schema")
     if feature == ROW_TRACKING and (count := files_with(feature, base).num_rows):
-        yield Preparation("take row ids", f"add {count} files again, without row ids")
+        yield Preparation(
+            "take row ids", f"add {count} files again, without row ids", commits=-(-count // BATCH)
+        )
     if feature == "deletionVectors" and (vectors := find_unkept_vectors(base)):
         yield Preparation(
             "keep vectors",

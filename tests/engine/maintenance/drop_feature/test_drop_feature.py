@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +22,12 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.feature import Drop
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
-from airflow_delta.engine.maintenance.drop_feature import row_ids
+from airflow_delta.engine.maintenance.drop_feature import (
+    execution,
+    preparation,
+    preparing,
+    row_ids,
+)
 from airflow_delta.engine.model.actions import Protocol
 from airflow_delta.engine.model.schema import LONG, STRING
 from tests.engine.maintenance.drop_feature.worlds import World
@@ -309,6 +316,38 @@ def test_an_empty_table_is_clustered_by_the_same_columns(tmp_path: Path) -> None
         for domain in delta.snapshot().domains.values()
     )
     assert columns == [["part"]]
+
+
+def test_a_step_that_others_always_undo_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({"delta.enableTypeWidening": "true"})
+    former, turn_off = world.snapshot().metadata, execution.turn_off
+
+    def _undone(*step: Any) -> int:
+        version = turn_off(*step)
+        # Else a run that doesn't give up would never end.
+        assert version < 2 * 20, "given up too late"
+        transaction = world.begin("SET TBLPROPERTIES")
+        transaction.set_metadata(former)
+        transaction.commit()
+        return version
+
+    monkeypatch.setattr(execution, "turn_off", _undone)
+    with pytest.raises(
+        ConstraintViolationError,
+        match=r"was done 20 times, and is still needed \(remove delta\.enableTypeWidening\)",
+    ) as caught:
+        world.drop("typeWidening")
+    assert caught.value.facts["feature"] == "typeWidening"
+    assert world.snapshot().version == 2 * 20
+
+
+def test_a_step_of_many_commits_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"f{number}" for number in range(22)]
+    world = World({"delta.enableRowTracking": "true"}, *names)
+    monkeypatch.setattr(preparation, "BATCH", 1)
+    take = partial(row_ids.remove_row_ids, batch=1)
+    monkeypatch.setitem(preparing.STEPS, "take row ids", take)
+    assert world.drop("rowTracking").num_commits == len(names) + 2
 
 
 def test_existing_barriers_are_counted(tmp_path: Path) -> None:
