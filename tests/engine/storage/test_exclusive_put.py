@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from obstore.exceptions import PermissionDeniedError
 from obstore.store import MemoryStore
 
 from airflow_delta.engine.errors import UnsafeStorageError
@@ -63,6 +64,26 @@ def test_an_honest_store_is_tried_once(
     assert len(trials) == 2
     assert all(path.startswith("log/.") for path in trials)
     assert [info.path for info in storage_of(store).walk("")] == ["log/0.json", "log/1.json"]
+
+
+@pytest.mark.parametrize("error", [PermissionDeniedError("403 AccessDenied"), OSError("reset")])
+def test_a_store_without_permission_to_delete_is_tried_all_the_same(
+    storage_of: Callable[[Counting], ObjectStorage],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    def _refuse(store: Counting, path: str) -> None:
+        raise error
+
+    monkeypatch.setattr(Counting, "delete", _refuse, raising=False)
+    store = Counting(ignores_conditions=False)
+    for number in range(2):
+        storage_of(store).create(f"log/{number}.json", b"x")
+    assert len([path for path in store.puts if "trial" in path]) == 2
+    careless = Counting(ignores_conditions=True)
+    monkeypatch.setattr(exclusive_put, "_TRIED", {})
+    with pytest.raises(UnsafeStorageError):
+        storage_of(careless).create("log/0.json", b"x")
 
 
 def test_a_replacement_needs_no_trial(
