@@ -62,7 +62,7 @@ def count_missing_barriers(storage: Storage, base: Snapshot, *, made: int) -> in
     Args:
         storage: where the table is.
         base: the newest version, which doesn't use the feature.
-        made: how many this run has made since the table doesn't use the feature, whatever others have
+        made: how many this run has made since the last version that uses the feature, whatever others have
             committed since.
     """
     return max(0, BARRIERS - max(made, _count_existing(storage, base)))

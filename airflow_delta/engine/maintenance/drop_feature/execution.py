@@ -42,10 +42,10 @@ from airflow_delta.engine.maintenance.drop_feature.plan import (
     choose_way,
     plan_drop_feature,
 )
-from airflow_delta.engine.maintenance.drop_feature.preparation import Preparation
 from airflow_delta.engine.maintenance.drop_feature.preparing import STEPS, turn_off
 from airflow_delta.engine.maintenance.drop_feature.result import DropFeatureResult, Status
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewriter
+from airflow_delta.engine.maintenance.drop_feature.truncation import find_last_use
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.model.arguments import check_text
 from airflow_delta.engine.snapshot.opening import open_newest
@@ -103,7 +103,8 @@ class _Run:
 
     Attributes:
         commits: how many commits it has made.
-        barriers: how many of them were barriers, since the newest version doesn't use the feature.
+        barriers: how many of them were barriers, since no version uses the feature any more.
+        last_barrier: the version of the last of these.
         rewrites: how often files were rewritten.
         done: how often each other step was done, all commits that it takes counted as one.
         first: the first version that was committed, also by the rewriter; None for none.
@@ -118,6 +119,7 @@ class _Run:
     clock: Callable[[], int]
     commits: int = 0
     barriers: int = 0
+    last_barrier: int = -1
     rewrites: int = 0
     done: Counter[str] = field(default_factory=Counter)
     first: int | None = None
@@ -137,6 +139,7 @@ class _Run:
         while True:
             if self.feature not in supported_features(base.protocol):
                 return self._find_earlier_run(base)
+            self._discard_overtaken_barriers(base)
             plan = self._plan(base)
             if dry_run:
                 return self._make_result("planned", base.version, plan)
@@ -170,6 +173,19 @@ class _Run:
             barriers_made=self.barriers,
         )
 
+    def _discard_overtaken_barriers(self, base: Snapshot) -> None:
+        """Don't count barriers if others have used the feature since, even if the use is gone again.
+
+        They don't hide these commits.
+        """
+        if not self.barriers or base.version == self.last_barrier:
+            return
+        ensure_backfilled(self.storage, self.owners, base.version)
+        if find_last_use(self.storage, base, self.feature, first=self.last_barrier) is not None:
+            self._check_is_not_undone("barriers", "hide the versions with the feature")
+            self.done["barriers"] += 1
+            self.barriers = 0
+
     def _is_worth_another_try(self, error: DeltaError, plan: DropFeaturePlan) -> bool:
         """Whether other writers have caused the error."""
         if isinstance(error, CommitConflictError):
@@ -181,7 +197,8 @@ class _Run:
         if plan.preparations:
             return self._prepare(base, plan)
         if plan.barriers:
-            self._note_commit(add_barrier(self.storage, self.owners, base))
+            self.last_barrier = add_barrier(self.storage, self.owners, base)
+            self._note_commit(self.last_barrier)
             self.barriers += 1
             return None
         truncation = plan.truncation
@@ -204,7 +221,7 @@ class _Run:
     def _prepare(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
         step, self.barriers = plan.preparations[0], 0
         if step.rewrite is None:
-            self._check_is_not_undone(step)
+            self._check_is_not_undone(step.kind, step.description)
             if step.kind == "turn off":
                 version = turn_off(self.storage, self.owners, base, self.feature)
             else:
@@ -230,12 +247,12 @@ class _Run:
             self._note_versions(base.version + 1, newest)
         return None
 
-    def _check_is_not_undone(self, step: Preparation) -> None:
-        if self.done[step.kind] < _REPETITIONS:
+    def _check_is_not_undone(self, step: str, description: str) -> None:
+        if self.done[step] < _REPETITIONS:
             return
         raise ConstraintViolationError(
             f"{self.feature} can't be dropped, since other writers undo a step again and again: it was "
-            f"done {_REPETITIONS} times, and is still needed ({step.description}); stop the writers that "
+            f"done {_REPETITIONS} times, and is still needed ({description}); stop the writers that "
             "use the feature, and run the operation again",
             table=self.storage.root,
             feature=self.feature,

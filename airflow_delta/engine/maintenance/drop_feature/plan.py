@@ -185,8 +185,7 @@ def plan_drop_feature(
         feature: its name, as in the registry.
         way: how it is dropped, by `choose_way`.
         now_ms: the time, in epoch ms.
-        barriers_made: how many barriers this run has made since the newest version doesn't use the
-            feature.
+        barriers_made: how many barriers this run has made since the last version that uses the feature.
 
     Raises:
         ConstraintViolationError: the table still needs the feature; see `check_droppable`.

@@ -47,7 +47,7 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.timestamps import utc_text
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["Truncation", "plan_truncation"]
+__all__ = ["Truncation", "find_last_use", "plan_truncation"]
 
 _MINUTE_MS = 60_000
 _BATCH = 256
@@ -152,7 +152,7 @@ def plan_truncation(
     if feature == PROTECTION:
         last_use = None if unprotects else boundary - 1
     else:
-        last_use = _find_last_use(storage, snapshot, feature, first=begin)
+        last_use = find_last_use(storage, snapshot, feature, first=begin)
         if last_use is None:
             last_use = _find_last_isolated_use(storage, feature, isolated)
     begins_after = start = None
@@ -185,8 +185,21 @@ def _compute_ready_at(snapshot: Snapshot, start: int, retention_ms: int) -> int:
     return time_ms + -time_ms % _MINUTE_MS + retention_ms
 
 
-def _find_last_use(storage: Storage, snapshot: Snapshot, feature: str, *, first: int) -> int | None:
-    """Find the newest version with the feature, among those from a version on that can be rebuilt."""
+def find_last_use(storage: Storage, snapshot: Snapshot, feature: str, *, first: int) -> int | None:
+    """Find the newest version with a feature, among those from a version on that can be rebuilt.
+
+    Args:
+        storage: where the table is.
+        snapshot: the newest version, with the versions before it backfilled.
+        feature: the feature.
+        first: the first version to look at.
+
+    Returns:
+        The version; None if no version uses the feature.
+
+    Raises:
+        DeltaError: see `plan_truncation`.
+    """
     listing = list_log(storage, start=first, end=snapshot.version)
     commits = [commit for commit in listing.commits if commit.version > first]
     check_commits(commits, after=first, to=snapshot.version, table=storage.root)

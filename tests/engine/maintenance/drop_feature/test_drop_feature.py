@@ -350,6 +350,44 @@ def test_a_step_of_many_commits_is_not_given_up(monkeypatch: pytest.MonkeyPatch)
     assert world.drop("rowTracking").num_commits == len(names) + 2
 
 
+def test_barriers_do_not_hide_what_comes_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({"delta.enableDeletionVectors": "true"}, "a")
+    add_barrier, versions = execution.add_barrier, list[int]()
+
+    def _used_and_purged(*step: Any) -> int:
+        versions.append(add_barrier(*step))
+        if len(versions) == 3:
+            vector = {"storageType": "i", "pathOrInlineDv": "wi5b=", "sizeInBytes": 1,
+                      "cardinality": 1}  # fmt: skip
+            gone = {"path": "a", "dataChange": True}
+            world.commit({"remove": gone}, add("a", deletionVector=vector))
+            world.commit({"remove": {**gone, "deletionVector": vector}}, add("b"))
+        return versions[-1]
+
+    monkeypatch.setattr(execution, "add_barrier", _used_and_purged)
+    # It dies before the last checkpoint.
+    crash = Fault("create", 1, How.CRASH_AFTER, suffix=f"{11:020}.json")
+    with pytest.raises(Crash):
+        world.drop("deletionVectors", storage=FaultyStorage(world.storage, crash))
+    assert "deletionVectors" not in supported_features(world.snapshot().protocol)
+    assert versions == [3, 4, 5, 8, 9, 10]
+    assert f"{10:020}.checkpoint.parquet" in world.names()
+
+
+def test_barriers_count_whatever_else_others_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({"delta.enableDeletionVectors": "true"}, "a")
+    add_barrier, versions = execution.add_barrier, list[int]()
+
+    def _appended(*step: Any) -> int:
+        versions.append(add_barrier(*step))
+        world.append(f"after {versions[-1]}")
+        return versions[-1]
+
+    monkeypatch.setattr(execution, "add_barrier", _appended)
+    assert world.drop("deletionVectors").status == "dropped"
+    assert versions == [3, 5, 7]
+
+
 def test_existing_barriers_are_counted(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.feature.vacuumProtocolCheck": "supported"}, "a")
     delta.drop_feature("vacuumProtocolCheck")

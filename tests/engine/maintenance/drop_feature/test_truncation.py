@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -66,13 +65,6 @@ def checkpointed(world: World, **options: Any) -> int:
     snapshot = world.snapshot()
     execute_checkpoint(world.storage, snapshot, plan_checkpoint(snapshot, **options))
     return snapshot.version
-
-
-def commit(world: World, *actions: dict[str, Any]) -> None:
-    """Write a commit as it is."""
-    lines = ({"commitInfo": {"timestamp": world.now, "operation": "X"}}, *actions)
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    world.storage.create(f"_delta_log/{world.snapshot().version + 1:020}.json", text.encode())
 
 
 def up_to_the_minute(time_ms: int) -> int:
@@ -364,9 +356,9 @@ def test_a_trace_that_came_and_went_concurrently_is_in_the_history() -> None:
 
     def meanwhile() -> None:
         # Another engine, which doesn't mind that new ones aren't wanted any more.
-        commit(world, {"remove": {"path": "a", "dataChange": True}}, {"add": masked.to_json()})
+        world.commit({"remove": {"path": "a", "dataChange": True}}, {"add": masked.to_json()})
         removed = {"path": "a", "dataChange": False, "deletionVector": VECTOR.to_json()}
-        commit(world, {"remove": removed}, {"add": other.to_json()})
+        world.commit({"remove": removed}, {"add": other.to_json()})
 
     following = f"{world.snapshot().version + 1:020}.json"
     storage = FaultyStorage(world.storage, Fault("create", 1, None, following, meanwhile))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -61,6 +62,12 @@ class World:
         stats = '{"numRecords":3}'
         transaction.add_file(AddFile(name, {}, 1, 1, data_change=True, stats=stats, **fields))
         transaction.commit()
+
+    def commit(self, *actions: dict[str, Any]) -> None:
+        """Write a commit as it is."""
+        lines = ({"commitInfo": {"timestamp": self.now, "operation": "X"}}, *actions)
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        self.storage.create(f"_delta_log/{self.snapshot().version + 1:020}.json", text.encode())
 
     def drop(
         self,
