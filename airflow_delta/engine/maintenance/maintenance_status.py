@@ -22,7 +22,7 @@ from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     plan_metadata_cleanup,
 )
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import LAST_VACUUM, read_last_vacuum
-from airflow_delta.engine.maintenance.vacuum.plan import find_vacuumed_version
+from airflow_delta.engine.maintenance.vacuum.plan import find_expired_versions
 from airflow_delta.engine.maintenance.vacuum.retention import choose_retention
 from airflow_delta.engine.model.plain import time_or_none
 from airflow_delta.engine.model.times import utc_datetime
@@ -195,6 +195,4 @@ def _read_vacuum_status(newest: Snapshot, now_ms: int) -> VacuumStatus:
         retention = choose_retention(newest.properties, None, now_ms=now_ms, enforce=True)
     except TableStateError as unknown:
         return VacuumStatus(version, noted_ms, None, unknown.message)
-    return VacuumStatus(
-        version, noted_ms, find_vacuumed_version(newest, retention) is not None, None
-    )
+    return VacuumStatus(version, noted_ms, bool(find_expired_versions(newest, retention)), None)

@@ -28,6 +28,7 @@ from airflow_delta.engine.maintenance.vacuum.classification import (
 from airflow_delta.engine.maintenance.vacuum.references import References
 from airflow_delta.engine.maintenance.vacuum.retention import Retention
 from airflow_delta.engine.maintenance.vacuum.scope import Scope
+from airflow_delta.engine.replay.tombstones import expired
 from airflow_delta.spark.checkpoint.key_shuffle import Parcel, StorageAddress
 from airflow_delta.spark.runtime.executor_errors import errors_for_driver
 from airflow_delta.spark.vacuum.references import CLEANED, LIVE, RECENT, REMOVED_FILES
@@ -62,12 +63,15 @@ class Decision:
         kept: why the others are kept.
         num_found: the number of files that were found.
         lost: the newest version that removed a file which is gone after the vacuum; None if there is none.
+        kept_from: the oldest version that removed a file which stays, because it is too young, or was
+            removed within the retention; None if there is none.
     """
 
     files: bytes
     kept: KeptFiles
     num_found: int
     lost: int | None
+    kept_from: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,21 @@ class FileClassifier:
         removed = pa.Table.from_batches(batches[REMOVED_FILES], _SCHEMAS[REMOVED_FILES])
         lost = pc.max(removed[VERSION].filter(is_gone(removed, removed["path"]))).as_py()
         lost = max([*cleaned, *([] if lost is None else [lost])], default=None)
-        return Decision(_bytes_of(files), kept, found.num_rows, lost)
+        kept_from = _find_kept_from(found, removed, protected, self.retention.cutoff_ms)
+        return Decision(_bytes_of(files), kept, found.num_rows, lost, kept_from)
+
+
+def _find_kept_from(
+    found: pa.Table, removed: pa.Table, protected: References, cutoff_ms: int
+) -> int | None:
+    ages = pc.greater_equal(found["modificationTime"], pa.scalar(cutoff_ms, pa.int64()))
+    young = found["path"].filter(ages)
+    young = young.filter(pc.invert(protected.protect(young)))
+    stays = pc.or_(
+        pc.invert(expired(removed, cutoff_ms - 1)), pc.is_in(removed["path"], value_set=young)
+    )
+    version: int | None = pc.min(removed[VERSION].filter(stays)).as_py()
+    return version
 
 
 def _references(kind: str, batches: dict[str, list[pa.RecordBatch]]) -> References:

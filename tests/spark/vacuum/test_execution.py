@@ -25,7 +25,7 @@ from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.spark.vacuum import execution as vacuuming
 from airflow_delta.spark.vacuum.execution import vacuum
 from airflow_delta.spark.vacuum.inventory import inventory_batches
-from tests.log_builder import PROTOCOL, add, metadata, write_commit
+from tests.log_builder import PROTOCOL, add, metadata, remove, write_commit
 from tests.object_stores import new_place
 from tests.vacuum_world import DAY_MS, NOW_MS, random_world
 
@@ -60,6 +60,27 @@ def test_the_plan_is_the_engines_and_is_done(spark: SparkSession, tmp_path: Path
     there = {info.path for info in table.storage.walk("") if "_delta_log" not in info.path[:10]}
     assert there == world.disk.keys() - set(wanted.files["path"].to_pylist())
     assert read_last_vacuum(table.storage) == wanted.vacuumed
+
+
+@pytest.mark.parametrize(
+    ("removed_ms", "written_ms", "vacuumed"), [(1, 1, 2), (NOW_MS, 1, 1), (1, NOW_MS, 1)]
+)
+def test_a_commit_whose_removed_file_stays_is_not_noted(
+    spark: SparkSession, tmp_path: Path, removed_ms: int, written_ms: int, vacuumed: int
+) -> None:
+    removed = {"a": 1, "b": removed_ms}
+    write_commit(tmp_path, 0, PROTOCOL, metadata(), *map(add, removed), modified_ms=1)
+    for version, (name, time_ms) in enumerate(removed.items(), start=1):
+        action = remove(name, deletionTimestamp=time_ms)
+        write_commit(tmp_path, version, action, modified_ms=version)
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, ns=(10**6, written_ms * 10**6 if name == "b" else 10**6))
+    plans = (
+        vacuum(spark, str(tmp_path), dry_run=True).plan,
+        plan_vacuum(DeltaTable(tmp_path).storage, CommitOwners(), now_ms=NOW_MS),
+    )
+    assert told(plans[0]) == told(plans[1])
+    assert plans[0].vacuumed == vacuumed
 
 
 def test_longer_than_checkpoints_remember_by_an_inventory(

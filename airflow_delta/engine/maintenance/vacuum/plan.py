@@ -39,7 +39,12 @@ import pyarrow.compute as pc
 from airflow_delta.engine import clock
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.errors import InvalidArgumentError, StorageError, TableStateError
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageError,
+    TableStateError,
+)
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.maintenance.table_files.listing import drop_phantoms, list_files
 from airflow_delta.engine.maintenance.table_files.oldest_restorable import find_oldest_restorable
@@ -69,7 +74,7 @@ __all__ = [
     "Mode",
     "VacuumPlan",
     "explain_nothing_to_delete",
-    "find_vacuumed_version",
+    "find_expired_versions",
     "open_for_vacuum",
     "plan_vacuum",
 ]
@@ -279,7 +284,7 @@ def _plan_full(
     else:
         files = drop_phantoms(files, snapshot.storage)
         is_gone = make_is_deleted(found, files, live)
-        vacuumed = find_vacuumed_version(snapshot, retention)
+        vacuumed = _find_vacuumed_version(snapshot, found, protected, retention)
     return VacuumPlan(
         snapshot.table,
         snapshot.version,
@@ -331,8 +336,8 @@ def _collect_recently_removed(snapshot: Snapshot, retention: Retention) -> Refer
     return collect_references(actions, table=snapshot.table)
 
 
-def find_vacuumed_version(snapshot: Snapshot, retention: Retention) -> int | None:
-    """Find the last version whose removed files a full vacuum deletes; None if it is recorded already.
+def find_expired_versions(snapshot: Snapshot, retention: Retention) -> range:
+    """Find the versions that have become older than the retention since the last vacuum; empty for none.
 
     Args:
         snapshot: the newest version.
@@ -342,12 +347,29 @@ def find_vacuumed_version(snapshot: Snapshot, retention: Retention) -> int | Non
         version = find_version_at(snapshot, retention.cutoff_ms)
     except TableStateError:
         # Only the record of the last vacuum depends on the times of commits here.
-        return None
+        version = None
     recorded = read_last_vacuum(snapshot.storage)
-    is_known = recorded is not None and recorded <= snapshot.version
-    if version is None or (is_known and recorded is not None and recorded >= version):
+    start = 0 if recorded is None or recorded > snapshot.version else recorded + 1
+    return range(start, start if version is None else max(start, version + 1))
+
+
+def _find_vacuumed_version(
+    snapshot: Snapshot, found: pa.Table, protected: References, retention: Retention
+) -> int | None:
+    """Find the last version up to which a full vacuum deletes all removed files; None for no progress."""
+    versions = find_expired_versions(snapshot, retention)
+    if not versions:
         return None
-    return version
+    young = found["path"].filter(
+        pc.greater_equal(found["modificationTime"], scalar_of(retention.cutoff_ms, pa.int64()))
+    )
+    young = young.filter(pc.invert(protected.protect(young)))
+    try:
+        done = read_named_files(snapshot, versions, retention.cutoff_ms, young=young).done
+    except (TableStateError, ObjectNotFoundError):
+        # A damaged commit that a checkpoint covers, or a running cleanup. Only the record depends on it.
+        return None
+    return done[-1] if done else None
 
 
 def explain_nothing_to_delete(num_found: int, kept: KeptFiles) -> str:

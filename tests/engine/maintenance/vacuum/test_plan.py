@@ -655,6 +655,67 @@ def test_a_remove_that_is_younger_than_its_commit_is_not_passed_over(tmp_path: P
     assert (paths(later), later.commits, later.vacuumed) == (["b", "c"], range(2, 4), 3)
 
 
+def test_a_full_vacuum_does_not_note_a_commit_whose_removed_file_stays(tmp_path: Path) -> None:
+    storage = make(
+        tmp_path,
+        [add("a"), add("b"), add("c")],
+        [remove("a", deletionTimestamp=OLD_MS)],
+        [remove("b", deletionTimestamp=NOW_MS - 2 * DAY_MS)],
+        [remove("c", deletionTimestamp=OLD_MS)],
+    )
+    put(tmp_path, "a", "b", "c")
+    made = plan(storage)
+    assert (paths(made), made.vacuumed) == (["a", "c"], 1)
+    execute_vacuum(storage, made)
+    assert "b" in paths(plan(storage, mode="lite", now_ms=NOW_MS + 60 * DAY_MS))
+
+
+@pytest.mark.parametrize(("late", "vacuumed"), [("a", None), ("v", 0), ("d", 1), ("e", 2)])
+def test_a_full_vacuum_does_not_note_files_that_were_copied_later(
+    tmp_path: Path, late: str, vacuumed: int | None
+) -> None:
+    """As in a copy of a table, with the times of commits in the commits."""
+    old = {"deletionTimestamp": OLD_MS}
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4,
+              "sizeInBytes": 40, "cardinality": 6}  # fmt: skip
+    storage = make(
+        tmp_path,
+        [remove("a", **old), remove("live", **old), add("b", deletionVector=vector)],
+        [remove("b", deletionVector=vector, **old), add("live")],
+        [
+            {
+                "cdc": {
+                    "path": "_change_data/d",
+                    "partitionValues": {},
+                    "size": 1,
+                    "dataChange": False,
+                }
+            }
+        ],
+    )
+    names = {
+        "a": "a",
+        "v": "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin",
+        "d": "_change_data/d",
+        "e": "unknown",
+    }
+    put(tmp_path, *names.values(), "b")
+    put(tmp_path, names[late], "live", at=RECENT_MS)
+    made = plan(storage)
+    assert names[late] not in paths(made)
+    assert made.vacuumed == vacuumed
+
+
+def test_a_full_vacuum_does_without_commits_that_a_checkpoint_covers(tmp_path: Path) -> None:
+    storage = make(tmp_path, [add("a")], [remove("a", deletionTimestamp=OLD_MS)], [add("b")])
+    put(tmp_path, "a", "b")
+    assert DeltaTable(str(tmp_path)).checkpoint(2).written
+    commit_path(tmp_path, 0).unlink()
+    commit_path(tmp_path, 1).write_text("{")
+    made = plan(storage)
+    assert (paths(made), made.vacuumed) == (["a"], None)
+
+
 def test_lite_figures_are_those_of_the_log(history: LocalStorage) -> None:
     made = plan(history, mode="lite")
     assert (made.commits, made.vacuumed) == (range(5), 4)
