@@ -174,4 +174,4 @@ def is_blind_append(actions: Actions, reads: Reads) -> bool:
     not to append twice.
     """
     reads_files = reads.whole_table or reads.predicates or reads.paths
-    return not (actions.removes or actions.cdc or reads_files)
+    return not (actions.removes or actions.tombstones or actions.cdc or reads_files)

@@ -53,6 +53,7 @@ def remove_row_ids(
     transaction = OptimisticTransaction(
         storage, base, OPERATION, operation_parameters={"batchId": 0}, owners=owners
     )
+    transaction.note_read(batched)
     transaction.add_files([*add_actions(_without_ids(batched), data_change=False)])
     return transaction.commit().version
 

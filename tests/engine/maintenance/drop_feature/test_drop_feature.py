@@ -107,6 +107,8 @@ def test_a_harmless_feature_is_dropped_at_once(tmp_path: Path, feature: str) -> 
     assert (result.version, result.num_commits) == (2 + len(steps) + 1, len(steps) + 1)
     assert (result.first_version, result.last_version) == (3, result.version)
     assert operations(delta, since=3) == [*steps, "DROP FEATURE"]
+    unbackfills = [each for each in delta.history() if each.operation == "ROW TRACKING UNBACKFILL"]
+    assert not any(each.is_blind_append for each in unbackfills)
     snapshot = delta.snapshot()
     assert snapshot.protocol == protocol
     assert not snapshot.metadata.configuration.keys() - {"delta.enableChangeDataFeed"}

@@ -148,6 +148,7 @@ def test_files_of_deletion_vectors_are_kept_by_any_vacuum(tmp_path: Path) -> Non
     (kept,) = (info for info in delta.history() if info.operation == "Deletion Vector Tombstones")
     removed = delta.snapshot(kept.version).tombstones().to_pylist()
     (tombstone,) = (row for row in removed if row["path"] == f"ab/{name}")
+    assert kept.is_blind_append is False
     assert (tombstone["dataChange"], tombstone["deletionVector"]) == (False, None)
     assert tombstone["deletionTimestamp"] == pytest.approx(kept.timestamp_ms, abs=5_000)
     # They are no files of the table, and no other checkpoint or checksum counts them.
