@@ -7,7 +7,8 @@ If a put fails, the file may have been created nevertheless, or may still be: th
 request is on its way. So `FileSystemCommitter` repeats the put. An answer to any repetition settles it:
 
 * created: the version is ours;
-* the file exists: it is read back, and is ours if it has our ``txnId``.
+* the file exists: it is read back, and is ours if it has our ``txnId``. If it isn't what was sent, the
+  store has kept a part of it, as one may that moves files by copying them.
 
 Spec: PROTOCOL.md, "Delta Log Entries".
 """
@@ -62,7 +63,7 @@ class FileSystemCommitter:
             NothingWrittenError: the store refused the commit.
             StorageError: a local store failed, and the commit wasn't made.
             CommitOutcomeUnknownError: the store failed, and it is unknown whether the commit was made, or
-                still will be.
+                still will be; or the store has kept only a part of it.
         """
         failures: list[StorageError] = []
         path = commit_path(version)
@@ -72,25 +73,27 @@ class FileSystemCommitter:
             except UnsafeStorageError:
                 raise
             except ObjectExistsError as error:
-                return path if self._is_ours(version, txn_id, error) else None
+                return path if self._is_ours(version, data, txn_id, error) else None
             except NothingWrittenError as error:
                 # The store refused the put, because of missing permissions for example.
                 if not failures:
                     raise
                 # This put wrote nothing, but an earlier one may have.
-                return path if self._is_ours(version, txn_id, error) else None
+                return path if self._is_ours(version, data, txn_id, error) else None
             except StorageError as error:
                 failures.append(error)
             else:
                 return path
-        return path if self._is_ours(version, txn_id, failures[-1]) else None
+        return path if self._is_ours(version, data, txn_id, failures[-1]) else None
 
-    def _is_ours(self, version: int, txn_id: str, cause: StorageError) -> bool:
+    def _is_ours(self, version: int, data: bytes, txn_id: str, cause: StorageError) -> bool:
         reads = 0
         while True:
             reads += 1
             try:
                 info = read_commit_info(self._storage, version)
+                ours = info is not None and info.get("txnId") == txn_id
+                content = self._storage.read(commit_path(version)) if ours else data
             except StorageError as error:
                 absent = isinstance(error, ObjectNotFoundError)
                 # A local file system has no requests on their way: a file that doesn't exist won't appear.
@@ -102,7 +105,22 @@ class FileSystemCommitter:
                 # A commit that can't be parsed: another writer has the version.
                 return False
             else:
-                return info is not None and info.get("txnId") == txn_id
+                if content != data:
+                    raise self._make_cut_off_error(version, txn_id, data, content)
+                return ours
+
+    def _make_cut_off_error(
+        self, version: int, txn_id: str, expected: bytes, found: bytes
+    ) -> CommitOutcomeUnknownError:
+        path = commit_path(version)
+        return CommitOutcomeUnknownError(
+            f"the store has kept only a part of version {version}: {path} has our txnId {txn_id}, but not "
+            f"what was sent ({len(found):,} bytes, expected {len(expected):,}); delete this file before "
+            "anybody commits after it, and run the operation again",
+            table=self._table,
+            version=version,
+            txn_id=txn_id,
+        )
 
     def _make_unknown_error(
         self, version: int, txn_id: str, cause: StorageError, again: StorageError

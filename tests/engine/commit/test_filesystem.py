@@ -98,6 +98,17 @@ def test_a_commit_without_our_mark_is_not_ours(
     assert not attempt(store(inner))
 
 
+def test_a_part_of_our_commit_is_not_ours(store: type[FaultyStorage], inner: MemoryStorage) -> None:
+    """As a file system leaves it that moves files by copying, and fails while it does."""
+    data = commit_of("mine") + b'{"add":{"path":"a"}}\n'
+    cut_off = Fault("create", 1, How.FAIL, meanwhile=lambda: inner.create(PATH, data[:-5]))
+    committer = FileSystemCommitter(store(inner, cut_off), table="tbl")
+    sizes = rf"not what was sent \({len(data) - 5} bytes, expected {len(data)}\); delete this file"
+    with pytest.raises(CommitOutcomeUnknownError, match=sizes) as caught:
+        committer.commit(VERSION, data, txn_id="mine")
+    assert (caught.value.facts["version"], caught.value.facts["txn_id"]) == (VERSION, "mine")
+
+
 @pytest.mark.parametrize(("writer", "path"), [("mine", PATH), ("theirs", None)])
 def test_where_no_put_gets_an_answer_the_file_decides(
     store: type[FaultyStorage], inner: MemoryStorage, writer: str, path: str | None
