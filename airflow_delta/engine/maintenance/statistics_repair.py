@@ -51,10 +51,11 @@ def repair_statistics(storage: Storage, owners: CommitOwners) -> StatisticsRepai
         UnsupportedFeatureError: the engine can't write the table.
         CommitConflictError: a repaired file was removed, or added again, concurrently. Commits that append
             files are no conflict.
+        CommitOwnerError: the commit owner can't report the newest version.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         DeltaError: the table can't be read, or the store failed.
     """
-    base = open_newest(storage, owners=owners)
+    base = open_newest(storage, owners=owners, for_writing=True)
     transaction = OptimisticTransaction(
         storage, base, _OPERATION, operation_parameters=_PARAMETERS, owners=owners
     )

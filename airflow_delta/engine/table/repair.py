@@ -82,6 +82,7 @@ class RepairMethods(TableBase):
             UnsupportedFeatureError: the engine can't write the table.
             CommitConflictError: a concurrent commit removed a file, or recorded something new about it; run
                 it again.
+            CommitOwnerError: the commit owner can't report the newest version.
             CommitOutcomeUnknownError: the store failed; the commit may have been made.
             DeltaError: the table can't be read, or the store failed.
         """

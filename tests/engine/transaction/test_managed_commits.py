@@ -252,14 +252,27 @@ def test_without_its_owner_a_table_is_not_written(tmp_path: Path, owner: Watched
     assert names(tmp_path) == before
 
 
+COMMITTING: dict[str, Callable[[DeltaTable], object]] = {
+    "transaction": lambda table: table.transaction("WRITE"),
+    "alter": lambda table: table.alter.set_description("x"),
+    "optimize": lambda table: table.optimize(),
+    "repair statistics": lambda table: table.repair_statistics(),
+    "enable row tracking": lambda table: table.enable_row_tracking(),
+    "drop a feature": lambda table: table.drop_feature("managedCommit"),
+    "restore": lambda table: table.restore(0),
+    "vacuum": lambda table: table.vacuum(),
+}
+
+
+@pytest.mark.parametrize("operation", COMMITTING)
 def test_an_unreachable_owner_is_an_error_before_any_work_is_done(
-    tmp_path: Path, owner: WatchedOwner
+    tmp_path: Path, owner: WatchedOwner, operation: str
 ) -> None:
     create(tmp_path, owner)
     before = names(tmp_path)
     owner.fail(DOWN)
     with pytest.raises(CommitOwnerUnavailableError, match="can't be reached"):
-        opened(tmp_path, owner).transaction("WRITE")
+        COMMITTING[operation](opened(tmp_path, owner))
     assert names(tmp_path) == before
 
 
