@@ -20,7 +20,11 @@ from airflow_delta.engine.features.change_columns import CHANGE_TYPE
 from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.spark.reader.columns import quoted
-from airflow_delta.spark.reader.data_files import list_data_files, write_data_files
+from airflow_delta.spark.reader.data_files import (
+    check_num_rows,
+    list_data_files,
+    write_data_files,
+)
 from airflow_delta.spark.runtime.java_errors import storage_errors
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.layout import target_layout
@@ -111,7 +115,8 @@ def stage_changes(frames: Sequence[DataFrame], target: WriteTarget, new_files: N
         The number of files.
 
     Raises:
-        StorageError: Spark can't read or write a file.
+        StorageError: Spark can't read or write a file, or the files have other rows than Spark's tasks have
+            written.
         PySparkException: Spark's other errors.
     """
     if not frames:
@@ -120,14 +125,16 @@ def stage_changes(frames: Sequence[DataFrame], target: WriteTarget, new_files: N
     layout = target_layout(target)
     rows = reduce(DataFrame.union, frames)
     with storage_errors(target.table, "write"):
-        write_data_files(
+        num_rows = write_data_files(
             rows,
             hadoop_path(resolve(storage.root, encode_path(directory))),
             partition_by=layout.directories,
             compression=target.properties.parquet_compression_codec,
         )
         write_nested_ids(rows.sparkSession, new_files.table, directory, layout.nested_ids)
-    files = [file for file in list_data_files(storage, directory) if file.num_rows]
+    written = list_data_files(storage, directory)
+    check_num_rows(written, num_rows, table=target.table)
+    files = [file for file in written if file.num_rows]
     target.transaction.add_cdc_files(
         [
             AddCdcFile(

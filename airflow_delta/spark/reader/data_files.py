@@ -4,7 +4,8 @@ Each write has a new directory, and its files stay there:
 
 * Concurrent writers don't interfere. Spark's committer deletes the directory ``_temporary`` beside
   its files when it is done, with the unfinished files of any other writer in the same directory.
-* No file is moved: in an object store, a rename is a copy.
+* A file is moved once, by the task that has written it, from ``_temporary`` to its final place. In an
+  object store, a rename is a copy.
 * The result of a write is the content of the directory. Deleting the directory undoes a failed write.
 
 Files have the protocol's form, whatever the settings of the session: timestamps as 64-bit
@@ -15,14 +16,17 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812
 
+from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.model.paths import resolve
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ __all__ = [
     "STATISTICS_SETTING",
     "WRITE_SETTINGS",
     "DataFile",
+    "check_num_rows",
     "is_data_file",
     "list_data_files",
     "read_footer",
@@ -54,8 +59,9 @@ _PART_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 COMMITTER_OPTIONS = {
     # No `_SUCCESS` file: the log, or a marker, records success.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Tasks move their files to the directory themselves, which saves a copy in object stores. A failed job
-    # leaves some files there, but nobody reads the directory before the job is done.
+    # Tasks move their files to the directory themselves, which saves another move at the end of the job: a
+    # copy in object stores. A failed job leaves some files there, but nobody reads the directory before the
+    # job is done. A task whose executor ends meanwhile leaves some, too: `check_num_rows`.
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
 """Options for all writes to a new directory, in any format."""
@@ -98,8 +104,8 @@ def write_data_files(
     partition_by: tuple[str, ...] = (),
     compression: str | None = None,
     part_size: int | None = None,
-) -> None:
-    """Write rows as Parquet into a new directory.
+) -> int:
+    """Write rows as Parquet into a new directory, and count them.
 
     If the session's settings aren't those that the protocol needs, they are changed during the write, and
     other calls wait.
@@ -112,12 +118,19 @@ def write_data_files(
         part_size: the bytes at which adaptive execution aims for the parts of a shuffle; None for the
             session's.
 
+    Returns:
+        The number of rows, each counted once, also if Spark has repeated its task; see `check_num_rows`.
+
     Raises:
         PySparkException: Spark's own errors.
     """
+    counted = Observation()
     # Per-file statistics and the marks of identity columns come from the footers.
     options = {**COMMITTER_OPTIONS, STATISTICS_SETTING: "true"}
-    writer = rows.write.mode("error").options(**options)
+    # At the end of the plan, so that the tasks that write the files count. Spark adds up the counts of the
+    # tasks whose results it takes, one for each part of the rows.
+    observed = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+    writer = observed.write.mode("error").options(**options)
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     if compression is not None:
@@ -127,6 +140,8 @@ def write_data_files(
     )
     with _session_settings(rows.sparkSession, settings):
         writer.parquet(path)
+    # Spark completes the observation before the write returns, also that of a plan without rows.
+    return int(counted.get["rows"])
 
 
 def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
@@ -144,6 +159,32 @@ def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
     with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as pool:
         files = list(pool.map(read, infos))
     return sorted(files, key=lambda file: file.info.path)
+
+
+def check_num_rows(files: Sequence[DataFile], num_rows: int, *, table: str) -> None:
+    """Check that the files of a write have the rows that Spark has written, and no others.
+
+    An executor that ends while it moves the files of a task may leave some. The task is repeated, and
+    replaces files of the same names. If its rows are others this time, or in another order, files of the
+    first time stay.
+
+    Args:
+        files: the files that were found.
+        num_rows: the number of rows that Spark has written.
+        table: the table's location, for errors.
+
+    Raises:
+        StorageError: the files have more rows, or fewer.
+    """
+    found = sum(file.num_rows for file in files)
+    if found != num_rows:
+        raise StorageError(
+            f"the new files have {found} rows, and Spark's tasks have written {num_rows}: an executor has "
+            "probably ended while it moved its files, and the repeated task has written others; nothing "
+            "was committed. Run it again, from a source that has the same rows each time it is read",
+            table=table,
+            operation="write",
+        )
 
 
 def is_data_file(path: str, directory: str) -> bool:

@@ -37,6 +37,7 @@ from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.reader.data_files import (
     STATISTICS_SETTING,
     DataFile,
+    check_num_rows,
     list_data_files,
     write_data_files,
 )
@@ -89,7 +90,8 @@ def write_new_files(
         ConstraintViolationError: the rows don't fit the table, or break a rule.
         InvalidArgumentError: a setting of the session keeps the bounds of an identity column out of the
             files. Facts: column.
-        StorageError: Spark can't read a source file, or write the data files.
+        StorageError: Spark can't read a source file, or write the data files; or these have other rows
+            than Spark's tasks have written.
         PySparkException: Spark's other errors.
     """
     write_aligned(
@@ -126,7 +128,8 @@ def write_aligned(
     Raises:
         ConstraintViolationError: the rows break a rule.
         InvalidArgumentError: see `write_new_files`.
-        StorageError: Spark can't read a source file, or write the data files.
+        StorageError: Spark can't read a source file, or write the data files; or these have other rows
+            than Spark's tasks have written.
         PySparkException: Spark's other errors.
     """
     layout, table = target_layout(target), target.table
@@ -153,7 +156,7 @@ def write_aligned(
         rules = tuple(replace(rule, violated=only & rule.violated) for rule in rules)
     try:
         with storage_errors(table, "write"):
-            write_data_files(
+            num_rows = write_data_files(
                 checked(complete, rules, table=table).select(
                     *layout.columns(), *_row_ids(aligned, target)
                 ),
@@ -166,7 +169,7 @@ def write_aligned(
     except ConstraintViolationError as error:
         # The job has stopped at the first row; another pass counts them all.
         raise (_counted(complete, rules, table) or error) from error
-    _describe(files, directory, layout, target)
+    _describe(files, directory, layout, target, num_rows)
 
 
 def _row_ids(aligned: AlignedRows, target: WriteTarget) -> list[Column]:
@@ -240,9 +243,12 @@ def _part_size(
     return target_file_size or target.properties.target_file_size or _DEFAULT_SIZE
 
 
-def _describe(files: NewFiles, directory: str, layout: FileLayout, target: WriteTarget) -> None:
-    """Find the files that were written, and delete those without rows."""
+def _describe(
+    files: NewFiles, directory: str, layout: FileLayout, target: WriteTarget, num_rows: int
+) -> None:
+    """Find the files with the rows that were written, and delete those without rows."""
     written = list_data_files(files.storage, directory)
+    check_num_rows(written, num_rows, table=target.table)
     files.storage.delete([file.info.path for file in written if not file.num_rows])
     found = [file for file in written if file.num_rows]
     # A Python loop over the files of one write, whose footers were read.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import DeltaTable, OptimisticTransaction
 from airflow_delta.engine.errors import (
@@ -19,8 +21,8 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
 )
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
-from airflow_delta.spark import delete, read_snapshot, write
-from airflow_delta.spark.dml import removed_rows
+from airflow_delta.spark import delete, read_snapshot, update, write
+from airflow_delta.spark.dml import change_files, removed_rows
 from airflow_delta.spark.writer import file_writing
 from tests.deep import deep_but_for
 
@@ -176,6 +178,64 @@ OTHER_RUNS = {
 """The numbers that are committed meanwhile, the version of the write then, and the rows of the table."""
 
 
+LEFT = {
+    "append": (file_writing, lambda spark, table: write(spark.range(2), table)),
+    "change data": (change_files, lambda spark, table: update(spark, table, {"id": "id + 1"})),
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_files_that_a_dead_executor_has_left_are_not_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Files of a first try of a task, which the second one hasn't replaced."""
+    table = str(tmp_path)
+    write(spark.range(4), table, properties={"delta.enableChangeDataFeed": "true"})
+    files = data_files(tmp_path)
+    module, change = LEFT[case]
+    write_data_files = module.write_data_files
+
+    def leaving(rows: Any, path: str, **named: Any) -> int:
+        written = write_data_files(rows, path, **named)
+        directory = Path(path.removeprefix("file:"))
+        file = max(directory.rglob("*.parquet"), key=lambda file: file.stat().st_size)
+        shutil.copy(file, file.with_name("part-00099-left.snappy.parquet"))
+        return written
+
+    monkeypatch.setattr(module, "write_data_files", leaving)
+    with pytest.raises(StorageError, match=r"have \d+ rows, and Spark's tasks have written \d+"):
+        change(spark, table)
+    assert DeltaTable(table).latest_version() == 0
+    assert data_files(tmp_path) == files
+    monkeypatch.undo()
+    change(spark, table)
+    assert DeltaTable(table).latest_version() == 1
+
+
+NO_ROWS = {
+    "range": lambda spark: spark.range(0),
+    "constant condition": lambda spark: spark.range(4).where(F.lit(False)),
+    "condition": lambda spark: spark.range(4).where("id > 4"),
+    "local rows": lambda spark: spark.createDataFrame([], "id bigint"),
+    "empty join": lambda spark: (
+        # Spark learns while it runs that one side is empty, and leaves the join out.
+        spark.range(4).where("id + rand() > 9").repartition(2).join(spark.range(4), "id")
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NO_ROWS)
+def test_writes_without_rows_are_counted(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    """Also if Spark plans them without a task that could count."""
+    table, rows = str(tmp_path), NO_ROWS[case](spark)
+    for _ in range(2):
+        assert write(rows, table, "overwrite").num_rows == 0
+    partitioned = write(
+        rows.select("id", F.lit(1).alias("p")), f"{table}/new", "append", partition_by=["p"]
+    )
+    assert partitioned.num_rows == 0
+
+
 def _commit_meanwhile(monkeypatch: pytest.MonkeyPatch, *others: Callable[[], Any]) -> None:
     """Have the next commits begin with those of others, one each."""
     commit, left = OptimisticTransaction.commit, list(others)
@@ -202,9 +262,9 @@ def test_appends_of_one_application_at_the_same_time_all_commit(
     rows = spark.range(2).coalesce(1)
     write_data_files, jobs = file_writing.write_data_files, []
 
-    def counted(*arguments: Any, **named: Any) -> None:
+    def counted(*arguments: Any, **named: Any) -> int:
         jobs.append(arguments)
-        write_data_files(*arguments, **named)
+        return write_data_files(*arguments, **named)
 
     monkeypatch.setattr(file_writing, "write_data_files", counted)
     others = [lambda number=number: write(rows, table, txn=("job", number)) for number in numbers]
