@@ -66,6 +66,12 @@ COMMITTER_OPTIONS = {
 }
 """Options for all writes to a new directory, in any format."""
 
+_STATISTICS_OPTIONS = {
+    # Parquet leaves out all statistics of a column, also its number of nulls, if its bounds have 4096 bytes
+    # or more together. Truncated ones are still bounds.
+    "parquet.statistics.truncate.length": "1024",
+}
+
 STATISTICS_SETTING = "parquet.column.statistics.enabled"
 """Hadoop's setting for whether footers have statistics; with ``#`` and a name, those of one column."""
 
@@ -126,7 +132,7 @@ def write_data_files(
     """
     counted = Observation()
     # Per-file statistics and the marks of identity columns come from the footers.
-    options = {**COMMITTER_OPTIONS, STATISTICS_SETTING: "true"}
+    options = {**COMMITTER_OPTIONS, **_STATISTICS_OPTIONS, STATISTICS_SETTING: "true"}
     # At the end of the plan, so that the tasks that write the files count. Spark adds up the counts of the
     # tasks whose results it takes, one for each part of the rows.
     observed = rows.observe(counted, F.count(F.lit(1)).alias("rows"))

@@ -189,6 +189,34 @@ def test_statistics_hold_against_a_scan_of_each_file(
                 assert low is high is None, path
 
 
+LONG_TEXTS = {
+    "ascii": "repeat('x', 5000)",
+    "two_bytes": "concat('a', repeat('\u00e9', 3000))",
+    "four_bytes": "repeat('\U0001f600', 2000)",
+    # Parquet can't raise it when it truncates it.
+    "greatest": f"repeat('{LAST}', 2000)",
+}
+
+
+def test_long_texts_have_statistics(spark: SparkSession, tmp_path: Path) -> None:
+    """Parquet leaves out those of 4096 bytes."""
+    columns = ", ".join(f"{text} AS {name}" for name, text in LONG_TEXTS.items())
+    rows = spark.sql(f"SELECT {columns}, cast(repeat('x', 5000) AS binary) AS bytes")
+    for _ in range(2):
+        write(rows, str(tmp_path), cluster_by=list(LONG_TEXTS)[:3])
+    values = rows.first()
+    assert values is not None
+    adds = DeltaTable(str(tmp_path)).snapshot().files().to_pylist()
+    assert len(adds) == 2
+    for add in adds:
+        stats = json.loads(add["stats"])
+        assert stats["nullCount"] == dict.fromkeys((*LONG_TEXTS, "bytes"), 0)
+        assert set(stats["minValues"]) == set(stats["maxValues"]) == {*LONG_TEXTS} - {"greatest"}
+        for name in stats["minValues"]:
+            low, high = stats["minValues"][name], stats["maxValues"][name]
+            check_bounds(pa.string(), [values[name]], low, high)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.text(alphabet=["a", "~", "\x7f", "é", LAST], min_size=0, max_size=80))
 def test_a_raised_prefix_is_short_and_not_less(text: str) -> None:
