@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_delta.engine.errors import CommitConflictError, ConstraintViolationError
+from airflow_delta.engine.errors import CommitConflictError, ConstraintViolationError, DeltaError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.transaction.staged import check_txn
@@ -15,7 +15,14 @@ from airflow_delta.spark.writer.target import ENFORCED, WriteTarget, target_of
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
 
-__all__ = ["begin_change", "commit_change", "earlier_version", "redone"]
+__all__ = [
+    "begin_change",
+    "begin_once",
+    "commit_change",
+    "earlier_version",
+    "earlier_version_if_known",
+    "redone",
+]
 
 _Result = TypeVar("_Result")
 
@@ -68,6 +75,43 @@ def begin_change(
         enforced=enforced,
     )
     return target_of(transaction)
+
+
+def begin_once(
+    begin: Callable[[], WriteTarget], table: DeltaTable, txn: tuple[str, int] | None
+) -> WriteTarget | int:
+    """Begin a change, unless an earlier call has made it.
+
+    The table may have changed since then, so that it refuses what it has accepted.
+
+    Args:
+        begin: begins the transaction.
+        table: the table.
+        txn: the transaction identifier of the change.
+
+    Returns:
+        The begun change; or the version of the commit that has set the transaction identifier.
+
+    Raises:
+        InvalidArgumentError: it can't be a transaction identifier.
+        DeltaError: what ``begin`` raises, if there is no such commit.
+    """
+    try:
+        target = begin()
+    except DeltaError:
+        if (earlier := earlier_version_if_known(table, txn)) is not None:
+            return earlier
+        raise
+    earlier = earlier_version(table, txn)
+    return target if earlier is None else earlier
+
+
+def earlier_version_if_known(table: DeltaTable, txn: tuple[str, int] | None) -> int | None:
+    """Like `earlier_version`, after another error: None also if the log can't be read."""
+    try:
+        return earlier_version(table, txn)
+    except DeltaError:
+        return None
 
 
 def earlier_version(table: DeltaTable, txn: tuple[str, int] | None) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version, redone
+from airflow_delta.spark.dml.commit import begin_change, begin_once, commit_change, redone
 from airflow_delta.spark.dml.conditions import predicate_text
 from airflow_delta.spark.dml.deletion import Deletion, stage_deletion
 from airflow_delta.spark.writer.new_files import NewFiles
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from airflow_delta.engine.commit.owner import CommitOwner
+    from airflow_delta.spark.writer.target import WriteTarget
 
 __all__ = ["DeleteResult", "delete"]
 
@@ -101,12 +102,16 @@ def _delete(
 ) -> DeleteResult:
     """One attempt."""
     started = time.monotonic()
-    predicate = [] if condition is None else [predicate_text(spark, table, condition)]
-    target = begin_change(
-        table, "DELETE", {"predicate": predicate}, user_metadata=user_metadata, removes=True
-    )
-    if (earlier := earlier_version(table, txn)) is not None:
-        return DeleteResult(earlier, written=False, repeated=True)
+
+    def begin() -> WriteTarget:
+        predicate = [] if condition is None else [predicate_text(spark, table, condition)]
+        return begin_change(
+            table, "DELETE", {"predicate": predicate}, user_metadata=user_metadata, removes=True
+        )
+
+    target = begin_once(begin, table, txn)
+    if isinstance(target, int):
+        return DeleteResult(target, written=False, repeated=True)
     with NewFiles(table) as new_files:
         deletion = stage_deletion(spark, table, target, condition, new_files)
         if not deletion.changes_table and txn is None:

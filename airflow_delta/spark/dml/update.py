@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine import DeltaTable
 from airflow_delta.spark.dml.assignments import Assignments, parse_assignments
 from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
-from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version, redone
+from airflow_delta.spark.dml.commit import begin_change, begin_once, commit_change, redone
 from airflow_delta.spark.dml.conditions import ChosenFiles, choose_files, predicate_text
 from airflow_delta.spark.dml.deletion import live_rows
 from airflow_delta.spark.dml.live_conditions import matching_rows
@@ -167,20 +167,9 @@ class _Update:
     def run(self) -> UpdateResult:
         """Find the rows, write them with their new values, and commit."""
         started = time.monotonic()
-        predicate = (
-            []
-            if self.condition is None
-            else [predicate_text(self.spark, self.table, self.condition)]
-        )
-        target = begin_change(
-            self.table,
-            "UPDATE",
-            {"predicate": predicate},
-            user_metadata=self.user_metadata,
-            removes=True,
-        )
-        if (earlier := earlier_version(self.table, self.txn)) is not None:
-            return UpdateResult(earlier, written=False, repeated=True)
+        target = begin_once(self._begin, self.table, self.txn)
+        if isinstance(target, int):
+            return UpdateResult(target, written=False, repeated=True)
         assignments = self._assignments(target)
         chosen = choose_files(self.spark, target, self.condition)
         with NewFiles(self.table) as new_files, RowStore(target.table) as store:
@@ -222,6 +211,20 @@ class _Update:
             removed_files,
             metrics["numAddedFiles"],
             removed.num_vectors_added,
+        )
+
+    def _begin(self) -> WriteTarget:
+        predicate = (
+            []
+            if self.condition is None
+            else [predicate_text(self.spark, self.table, self.condition)]
+        )
+        return begin_change(
+            self.table,
+            "UPDATE",
+            {"predicate": predicate},
+            user_metadata=self.user_metadata,
+            removes=True,
         )
 
     def _assignments(self, target: WriteTarget) -> Assignments:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
     CommitConflictError,
+    DeltaError,
     MetadataChangedError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -34,6 +35,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.arguments import check_texts
 from airflow_delta.engine.transaction.staged import check_txn
+from airflow_delta.spark.dml.commit import earlier_version_if_known
 from airflow_delta.spark.dml.conditions import predicate_text
 from airflow_delta.spark.ingest.auto_compaction import AutoCompaction, compact_after_write
 from airflow_delta.spark.ingest.commit import commit_write
@@ -189,11 +191,16 @@ def write_table(
         PySparkException: Spark's own errors.
     """
     check_request(request, rows)
-    if request.replace_where is not None:
-        text = predicate_text(rows.sparkSession, request.table, request.replace_where)
-        request = replace(request, predicate=text)
     for attempt in range(1, _ATTEMPTS + 1):
-        target = _target(rows, request)
+        try:
+            request = _with_predicate(rows, request)
+            target = _target(rows, request)
+        except DeltaError:
+            # The table may have changed since an earlier call, and refuse what it has accepted.
+            version = earlier_version_if_known(request.table, txn)
+            if version is None:
+                raise
+            return _repeated(version)
         if (result := _without_writing(request, target, txn)) is not None:
             return result
         try:
@@ -213,7 +220,19 @@ def write_table(
 
 def _earlier_commit(request: WriteRequest, txn: tuple[str, int]) -> WriteResult | None:
     version = request.table.version_of_transaction(*txn)
-    return None if version is None else WriteResult(version, written=False, repeated=True)
+    return None if version is None else _repeated(version)
+
+
+def _repeated(version: int) -> WriteResult:
+    return WriteResult(version, written=False, repeated=True)
+
+
+def _with_predicate(rows: DataFrame, request: WriteRequest) -> WriteRequest:
+    """The request with the text of its condition, if it has one."""
+    if request.replace_where is None:
+        return request
+    text = predicate_text(rows.sparkSession, request.table, request.replace_where)
+    return replace(request, predicate=text)
 
 
 def _target(rows: DataFrame, request: WriteRequest) -> WriteTarget:

@@ -295,6 +295,56 @@ def test_a_repeated_transaction_writes_once(spark: SparkSession, tmp_path: Path)
     assert Peer(tmp_path).transaction_version("job") == 8
 
 
+def test_a_retry_finds_its_commit_if_the_table_refuses_the_write_now(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    append_only = {"delta.appendOnly": "true"}
+    table = str(tmp_path / "overwritten")
+    for is_repeated in (False, True):
+        result = write(spark.range(2), table, "overwrite", properties=append_only, txn=("job", 1))
+        assert (result.version, result.repeated) == (0, is_repeated)
+    with pytest.raises(ConstraintViolationError, match="append-only"):
+        write(spark.range(2), table, "overwrite", txn=("job", 2))
+
+    table = str(tmp_path / "replaced")
+    write(
+        spark.sql("SELECT 1 AS a, 2 AS b"), table, properties={"delta.columnMapping.mode": "name"}
+    )
+    rows, condition = spark.sql("SELECT 1 AS a"), F.col("b").isNull()
+    write(rows, table, "overwrite", replace_where=condition, txn=("job", 1))
+    DeltaTable(table).alter.drop_columns(["b"])
+    again = write(rows, table, "overwrite", replace_where=condition, txn=("job", 1))
+    assert (again.version, again.repeated) == (1, True)
+    with pytest.raises(InvalidArgumentError):
+        write(rows, table, "overwrite", replace_where=condition, txn=("job", 2))
+
+    with pytest.raises(InvalidArgumentError, match="no_such"):
+        write(rows, str(tmp_path / "new"), partition_by=["no_such"], txn=("job", 1))
+
+
+CHANGES = {
+    "delete": lambda spark, table: delete(spark, table, "id = 1", txn=("job", 1)),
+    "update": lambda spark, table: update(spark, table, {"id": "id + 9"}, txn=("job", 1)),
+    "merge": lambda spark, table: (
+        merge(spark, table, spark.range(3), "source.id = target.id", txn=("job", 1))
+        .when_matched_delete()
+        .execute()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_retry_of_a_change_finds_its_commit_if_the_table_refuses_it_now(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    table = str(tmp_path)
+    write(spark.range(3), table)
+    assert CHANGES[name](spark, table).version == 1
+    DeltaTable(table).alter.set_properties({"delta.appendOnly": "true"})
+    again = CHANGES[name](spark, table)
+    assert (again.version, again.written, again.repeated) == (1, False, True)
+
+
 def test_a_repeated_creation_writes_once(spark: SparkSession, tmp_path: Path) -> None:
     first = write(spark.range(2), str(tmp_path), "error", txn=("job", 1))
     assert (

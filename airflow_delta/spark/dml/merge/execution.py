@@ -35,7 +35,7 @@ from airflow_delta.row_changes.clauses import (
 )
 from airflow_delta.spark.dml.assignments import Assignments
 from airflow_delta.spark.dml.change_files import changed, keeps_change_data, stage_changes, written
-from airflow_delta.spark.dml.commit import begin_change, commit_change, earlier_version
+from airflow_delta.spark.dml.commit import begin_change, begin_once, commit_change
 from airflow_delta.spark.dml.expressions import condition_sql
 from airflow_delta.spark.dml.merge.clauses import (
     check_expressions,
@@ -91,15 +91,9 @@ class MergeAttempt:
             PySparkException: see `MergeBuilder.execute`.
         """
         started = time.monotonic()
-        begun = begin_change(
-            self.table,
-            "MERGE",
-            self._parameters(),
-            user_metadata=self.user_metadata,
-            removes=any(clause.then != "insert" for clause in self.clauses),
-        )
-        if (earlier := earlier_version(self.table, self.txn)) is not None:
-            return MergeResult(earlier, written=False, repeated=True)
+        begun = begin_once(self._begin, self.table, self.txn)
+        if isinstance(begun, int):
+            return MergeResult(begun, written=False, repeated=True)
         self.source.check_newest(begun.transaction)
         target = self._evolved(begun)
         with NewFiles(self.table) as new_files, RowStore(target.table) as store:
@@ -109,6 +103,15 @@ class MergeAttempt:
                 return MergeResult(target.version, written=False)
             metrics = merge_metrics(staged, new_files, started)
             return staged.result(commit_change(target, new_files, self.txn, metrics), new_files)
+
+    def _begin(self) -> WriteTarget:
+        return begin_change(
+            self.table,
+            "MERGE",
+            self._parameters(),
+            user_metadata=self.user_metadata,
+            removes=any(clause.then != "insert" for clause in self.clauses),
+        )
 
     def of(self, *when: str) -> dict[int, MergeClause]:
         """The clauses for some kinds of rows, each with its number."""
