@@ -128,7 +128,7 @@ def write(
             and ``partition_by`` its partition columns.
         optimize_write: whether to shuffle the rows by the partition columns first, so that each partition
             gets few files. None: the property ``delta.autoOptimize.optimizeWrite``; if that isn't set,
-            only for partitioned tables.
+            only if the table is partitioned or ``target_file_size`` is given.
         target_file_size: the size in bytes of the parts of such a shuffle; None: ``delta.targetFileSize``,
             or else 128 MiB.
         txn: application id and version: if they are committed already, the call writes nothing and returns
