@@ -24,6 +24,7 @@ from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.rules.expressions import check_condition
 from airflow_delta.spark.rules.row_rules import row_rules, violation
+from airflow_delta.spark.runtime.java_errors import storage_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,7 @@ def add_constraint(
         ConstraintViolationError: rows break the constraint. Facts: columns, rule, num_rows, row.
         CommitConflictError: another writer has changed the table since its rows were checked.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
+        StorageError: Spark can't read a data file.
         DeltaError: the table can't be read or committed to; see `TableAlteration`.
         PySparkException: Spark's own errors.
     """
@@ -122,6 +124,7 @@ def _check_rows(spark: SparkSession, table: DeltaTable, base: Snapshot, metadata
     # A name isn't unique: the column `a.b` and the field b of a have the same.
     now = Counter(rule.name for rule in rules)
     new = [rule for rule in rules if now[rule.name] > former[rule.name]]
-    error = violation(SnapshotReader(spark, table, base).rows(), new, table=table.uri)
+    with storage_errors(table.uri, "read"):
+        error = violation(SnapshotReader(spark, table, base).rows(), new, table=table.uri)
     if error is not None:
         raise error

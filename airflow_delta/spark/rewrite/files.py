@@ -32,6 +32,7 @@ from airflow_delta.spark.rewrite.row_counts import (
     rows_that_stay,
 )
 from airflow_delta.spark.rewrite.stored_rows import StoredRows
+from airflow_delta.spark.runtime.java_errors import storage_errors
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.log_actions import live_files
 from airflow_delta.spark.writer.nested_ids import write_nested_ids
@@ -105,7 +106,7 @@ class FileRewriter:
                 no columns.
             InvalidTableError: a file has another number of rows than in its statistics.
             DeltaError: a deletion vector can't be read.
-            StorageError: the store failed.
+            StorageError: the store failed, also for Spark.
             PySparkException: Spark's own errors.
         """
         directory = directory or f"rewrite-{uuid.uuid4()}"
@@ -155,16 +156,16 @@ class FileRewriter:
         return [self._new_file(file, {}, None) for file in written]
 
     def _write(self, rows: DataFrame, directory: str, partition_by: tuple[str, ...] = ()) -> None:
-        with _settings(
-            self._spark, {FIELD_IDS: str(self._stored.mode == "id").lower(), **_WRITE_IDS}
-        ):
-            write_data_files(
-                rows,
-                hadoop_path(resolve(self._table.storage.root, encode_path(directory))),
-                partition_by=partition_by,
-                compression=self._stored.form.properties.parquet_compression_codec,
-            )
-        write_nested_ids(self._spark, self._table, directory, self._layout.nested_ids)
+        settings = {FIELD_IDS: str(self._stored.mode == "id").lower(), **_WRITE_IDS}
+        with storage_errors(self._table.uri, "write"):
+            with _settings(self._spark, settings):
+                write_data_files(
+                    rows,
+                    hadoop_path(resolve(self._table.storage.root, encode_path(directory))),
+                    partition_by=partition_by,
+                    compression=self._stored.form.properties.parquet_compression_codec,
+                )
+            write_nested_ids(self._spark, self._table, directory, self._layout.nested_ids)
 
     @contextmanager
     def _deleted_on_error(self, directory: str) -> Iterator[None]:

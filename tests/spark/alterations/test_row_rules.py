@@ -15,6 +15,7 @@ from airflow_delta.engine.errors import (
     ConcurrentAppendError,
     ConstraintViolationError,
     InvalidArgumentError,
+    StorageError,
 )
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.schema import (
@@ -24,7 +25,7 @@ from airflow_delta.engine.model.schema import (
     StructField,
     StructType,
 )
-from airflow_delta.spark import add_constraint, set_not_null, write
+from airflow_delta.spark import add_constraint, enable_iceberg_compat, set_not_null, write
 from airflow_delta.spark.alterations import row_rules as alterations
 from airflow_delta.spark.writer.log_actions import live_files, removal
 from tests.engine.changes.logs import inline_vector
@@ -167,3 +168,19 @@ def test_deleted_rows_and_physical_names(spark: SparkSession, tmp_path: Path) ->
         set_not_null(spark, uri, "p")
     add_constraint(spark, uri, "odd", "number % 2 = 1")
     assert table.snapshot().properties.constraints == {"odd": "number % 2 = 1"}
+
+
+READING = {**ALTERATIONS, "iceberg compatibility": enable_iceberg_compat}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_missing_data_file_is_one_sentence(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    table = made_table(spark, tmp_path, (1, None, None, "a"))
+    (file,) = table.snapshot().file_uris()
+    Path(file).unlink()
+    with pytest.raises(StorageError, match=Path(file).name) as caught:
+        READING[name](spark, str(tmp_path))
+    assert len(str(caught.value)) < 1500
+    assert table.latest_version() == 1
