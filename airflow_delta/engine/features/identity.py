@@ -23,6 +23,7 @@ from airflow_delta.engine.model.schema import StructField, StructType
 
 __all__ = [
     "ALLOW_EXPLICIT_INSERT",
+    "FEATURE",
     "HIGH_WATER_MARK",
     "ONLY_MARKS_TAG",
     "START",
@@ -31,6 +32,9 @@ __all__ = [
     "advance_marks",
     "identity_columns",
 ]
+
+FEATURE = "identityColumns"
+"""The feature's name."""
 
 START = "delta.identity.start"
 """The key of a column's first value."""

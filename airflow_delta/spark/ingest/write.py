@@ -142,8 +142,9 @@ def write(
         InvalidArgumentError: an argument is invalid, or two exclude each other; or a setting of the session
             changes what a rule of the table means, or keeps the bounds of an identity column out of the
             files.
-        InvalidTableError: a feature of the table doesn't allow its new columns, or Spark can't evaluate one
-            of its rules.
+        InvalidTableError: a feature of the table doesn't allow its new columns; it has identity columns
+            without the feature for them; or Spark can't evaluate one of its rules, defaults or generation
+            expressions.
         TableAlreadyExistsError: the mode is ``error`` and the table exists.
         ConstraintViolationError: the rows don't fit the table. The message has the rule, the number of rows
             that break it, and one of them.

@@ -14,6 +14,7 @@ from airflow_delta.engine import OptimisticTransaction
 from airflow_delta.engine.errors import (
     ConstraintViolationError,
     InvalidArgumentError,
+    InvalidTableError,
 )
 from airflow_delta.engine.features.clustering import (
     DOMAIN,
@@ -22,6 +23,8 @@ from airflow_delta.engine.features.clustering import (
 )
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths
 from airflow_delta.engine.features.feature import Support
+from airflow_delta.engine.features.identity import FEATURE as IDENTITY
+from airflow_delta.engine.features.identity import START, identity_columns
 from airflow_delta.engine.features.negotiation.upgrade import upgrade_protocol
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.features.registry import FEATURES
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ENFORCED",
     "WriteTarget",
+    "check_identity_feature",
     "existing_target",
     "new_target",
     "redefined_target",
@@ -132,7 +136,8 @@ def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
         InvalidArgumentError: the requested partitioning isn't the table's.
         ConstraintViolationError: the table is append-only, and the write would remove rows.
         UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
-        InvalidTableError: a feature of the table doesn't allow its new columns.
+        InvalidTableError: a feature of the table doesn't allow its new columns, or it has identity columns
+            without the feature.
         DeltaError: the table can't be read, or the request's ``check`` refuses it.
     """
     table = request.table
@@ -160,9 +165,33 @@ def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
     target = redefined_target(transaction, _metadata(request, base, rows))
     if request.overwrite_schema:
         target = _without_lost_clustering(target)
+    check_identity_feature(target)
     if target.metadata != base.metadata:
         transaction.check_definition()
     return target
+
+
+def check_identity_feature(target: WriteTarget) -> None:
+    """Check that the values of identity columns of new rows can be recorded in the table.
+
+    The commit checks it too, but only after the rows are written.
+
+    Args:
+        target: the table to which rows are added.
+
+    Raises:
+        InvalidTableError: there are identity columns, and the protocol lacks the feature; or an identity
+            column can't be read. Facts: columns.
+    """
+    columns = tuple(column.name for column in identity_columns(target.schema))
+    if columns and IDENTITY not in target.supported:
+        raise InvalidTableError(
+            f"the columns {list(columns)} are identity columns by their metadata ({START} and others), but "
+            f"the protocol lacks the feature {IDENTITY}, so that no high water mark can be kept: add "
+            f"it by DeltaTable.alter.add_feature('{IDENTITY}')",
+            table=target.table,
+            columns=columns,
+        )
 
 
 def redefined_target(transaction: OptimisticTransaction, metadata: Metadata) -> WriteTarget:

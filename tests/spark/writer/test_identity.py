@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,16 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
+from airflow_delta.engine.errors import (
+    ConstraintViolationError,
+    InvalidArgumentError,
+    InvalidTableError,
+)
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
-from airflow_delta.spark import merge, read_snapshot, write
+from airflow_delta.engine.model.schema_json import schema_to_json
+from airflow_delta.spark import merge, read_snapshot, update, write
 from tests.delta_spark.peer import DeltaSpark
+from tests.log_builder import write_table
 from tests.spark.dml.tables import rows_in
 
 if TYPE_CHECKING:
@@ -192,3 +199,46 @@ def test_values_are_unique_whatever_statistics_the_session_writes(
     assert caught.value.column == "id"
     ids = [row["id"] for row in read_snapshot(spark, str(tmp_path)).collect()]
     assert len(ids) == len(set(ids)) == 6
+
+
+def made_without_feature(root: Path) -> str:
+    """A table with an identity column by its metadata, and the protocol of Delta Spark's oldest tables."""
+    columns = (StructField("id", LONG, metadata=BY_DEFAULT), StructField("n", LONG))
+    return str(write_table(root, [], schema=json.loads(schema_to_json(StructType(columns)))))
+
+
+def test_identity_columns_without_the_feature_are_refused_before_the_work(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = made_without_feature(tmp_path)
+    rows = spark.sql("SELECT 7L AS n")
+    explicit = spark.sql("SELECT 5L AS id, 7L AS n")
+    changes = (
+        lambda: write(rows, table),
+        lambda: write(explicit, table, "overwrite"),
+        lambda: (
+            merge(spark, table, explicit, "source.n = target.n + 1")
+            .when_not_matched_insert_all()
+            .execute()
+        ),
+    )
+    for change in changes:
+        with pytest.raises(InvalidTableError, match=r"alter\.add_feature\('identityColumns'\)"):
+            change()
+    assert [path.name for path in tmp_path.iterdir()] == ["_delta_log"]
+    DeltaTable(table).alter.add_feature("identityColumns")
+    for change in changes:
+        change()
+    assert rows_in(spark, tmp_path) == [(5, 7), (5, 7)]
+
+
+def test_other_changes_need_no_feature_of_identity_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = made_without_feature(tmp_path)
+    source = spark.sql("SELECT 7L AS n")
+    assert not update(spark, table, {"n": "n + 1"}).written
+    deletion = merge(spark, table, source, "source.n = target.n").when_matched_delete()
+    assert not deletion.execute().written
+    write(source, table, "overwrite", overwrite_schema=True)
+    assert rows_in(spark, tmp_path) == [(7,)]

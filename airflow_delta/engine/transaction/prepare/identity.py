@@ -21,7 +21,12 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.arrow.statistics.parse import parse_stats
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.identity import IdentityColumn, advance_marks, identity_columns
+from airflow_delta.engine.features.identity import (
+    FEATURE,
+    IdentityColumn,
+    advance_marks,
+    identity_columns,
+)
 from airflow_delta.engine.model.schema_json import schema_to_json
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.prepare.table_columns import (
@@ -32,8 +37,6 @@ from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["advance_identity_marks"]
 
-_FEATURE = "identityColumns"
-
 
 def advance_identity_marks(actions: Actions, context: CommitContext) -> Actions:
     """Write the new high water marks into the metadata.
@@ -43,11 +46,11 @@ def advance_identity_marks(actions: Actions, context: CommitContext) -> Actions:
             mark would be no 64-bit integer.
         InvalidTableError: an identity column can't be read.
     """
-    if _FEATURE not in context.supported:
+    if FEATURE not in context.supported:
         if actions.identity_marks:
             raise context.violation(
                 f"it has values of the identity columns {sorted(actions.identity_marks)}, and the "
-                f"table lacks the feature {_FEATURE}"
+                f"table lacks the feature {FEATURE}"
             )
         return actions
     schema = schema_after(context)

@@ -60,7 +60,7 @@ from airflow_delta.spark.reader.columns import frame_schema, quoted
 from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, SnapshotReader
 from airflow_delta.spark.writer.alignment import AlignedRows
 from airflow_delta.spark.writer.new_files import NewFiles
-from airflow_delta.spark.writer.target import redefined_target
+from airflow_delta.spark.writer.target import check_identity_feature, redefined_target
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
@@ -96,6 +96,8 @@ class MergeAttempt:
             return MergeResult(begun, written=False, repeated=True)
         self.source.check_newest(begun.transaction)
         target = self._evolved(begun)
+        if self.of(NOT_MATCHED):
+            check_identity_feature(target)
         with NewFiles(self.table) as new_files, RowStore(target.table) as store:
             staged = _Staging(self, target, new_files, store).stage()
             changes = target.metadata != begun.metadata or staged.changes_table

@@ -207,6 +207,8 @@ class MergeBuilder:
             MultipleMatchesError: a row of the table matches several rows of the source.
             ConstraintViolationError: the table is append-only; a value doesn't fit its column or breaks a
                 rule of the table; or an identity column is assigned.
+            InvalidTableError: a clause inserts rows, and the table has identity columns without the feature
+                for them.
             UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
             CommitConflictError: other writers made conflicting changes, several times; or once, if the
                 source reads the table itself.
