@@ -51,6 +51,7 @@ __all__ = [
     "checked",
     "row_rules",
     "table_expression",
+    "unresolved_rule",
     "violation",
     "without_empty",
 ]
@@ -348,7 +349,8 @@ def table_expression(text: str, rule: str, *, table: str) -> Column:
         table: the table's location, for errors.
 
     Raises:
-        InvalidArgumentError: the session takes ``"x"`` for the name of a column.
+        InvalidArgumentError: the session takes ``"x"`` for the name of a column. Facts: rule.
+        InvalidTableError: Spark can't parse the expression. Facts: rule.
     """
     if '"' in text and all(_is_on(name) for name in _NAMES_IN_QUOTES):
         raise InvalidArgumentError(
@@ -357,7 +359,10 @@ def table_expression(text: str, rule: str, *, table: str) -> Column:
             table=table,
             rule=rule,
         )
-    return F.expr(text)
+    try:
+        return F.expr(text)
+    except AnalysisException as error:
+        raise unresolved_rule(rule, error, table=table) from error
 
 
 def _is_on(setting: str) -> bool:
@@ -381,10 +386,17 @@ def _raise_unresolved(rows: DataFrame, rules: Sequence[RowRule], table: str) -> 
         try:
             rows.select(rule.violated)
         except AnalysisException as error:
-            raise _invalid(rule.name, error, table) from error
+            raise unresolved_rule(rule.name, error, table=table) from error
 
 
-def _invalid(rule: str, error: AnalysisException, table: str) -> DeltaError:
+def unresolved_rule(rule: str, error: AnalysisException, *, table: str) -> DeltaError:
+    """The error about a rule that Spark can't parse or resolve.
+
+    Args:
+        rule: what the expression is in the table.
+        error: Spark's error.
+        table: the table's location.
+    """
     if _is_on(_CASE_SENSITIVE):
         return InvalidArgumentError(
             f"Spark can't evaluate the table's rule {rule}, perhaps because it has names in another case: "

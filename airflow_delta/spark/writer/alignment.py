@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -29,7 +30,7 @@ from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark.reader.char_columns import CHAR_METADATA, has_char
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
-from airflow_delta.spark.rules.row_rules import table_expression, without_empty
+from airflow_delta.spark.rules.row_rules import table_expression, unresolved_rule, without_empty
 from airflow_delta.spark.writer.casts import Cast
 from airflow_delta.spark.writer.rows_schema import rows_schema
 
@@ -85,8 +86,8 @@ def align_rows(
         ConstraintViolationError: the rows have columns that the table lacks, or an identity column that
             takes no values of users; they lack a column that is NOT NULL or partitions the table; or
             values of a type can't be stored. Facts: columns.
-        InvalidTableError: an expression of the table is no text, or an identity column can't be read.
-        AnalysisException: Spark can't resolve an expression of the table.
+        InvalidTableError: an expression of the table is no text, or Spark can't resolve it; or an identity
+            column can't be read.
     """
     given = {field.name.lower(): field for field in rows_schema(rows)}
     _check_names(given, schema, partition_by, table)
@@ -95,10 +96,11 @@ def align_rows(
     made = {column.name for column in identities if column.name.lower() not in given}
     cast = Cast(table)
     columns, computed = [], []
+    absent: dict[str, Column] = {}
     for column in schema:
         source = given.get(column.name.lower())
         if source is None:
-            value = absent_value(column, cast)
+            value = absent[_default_of(column)] = absent_value(column, cast)
             if _GENERATION in column.metadata:
                 computed.append(column)
         else:
@@ -108,8 +110,9 @@ def align_rows(
         columns.append(_named(value, column.name, source))
     later = depending_on(computed, made, table=table)
     now = [column for column in computed if column not in later]
+    aligned = _select(rows, columns, absent, table=table)
     return AlignedRows(
-        with_generated(rows.select(columns), now, partition_by, table=table),
+        with_generated(aligned, now, partition_by, table=table),
         frozenset(column.name for column in schema if column.name.lower() in given),
         tuple(column for column in identities if column.name in made),
         later,
@@ -217,14 +220,41 @@ def absent_value(field: StructField, cast: Cast) -> Column:
         cast: casts of the table.
 
     Raises:
-        InvalidTableError: the default is no text.
+        InvalidTableError: the default is no text, or Spark can't parse it.
     """
     null = F.lit(None).cast(spark_type(field.data_type))
     if field.metadata.get(_DEFAULT) is None or "delta.identity.start" in field.metadata:
         return null
     text = _sql(field, _DEFAULT, cast.table)
-    value = table_expression(text, f"default of {field.name}", table=cast.table)
+    value = table_expression(text, _default_of(field), table=cast.table)
     return value.cast(spark_type(field.data_type))
+
+
+def _default_of(field: StructField) -> str:
+    """The name of a column's default in errors."""
+    return f"default of {field.name}"
+
+
+def _select(
+    rows: DataFrame, columns: Sequence[Column | str], rules: Mapping[str, Column], *, table: str
+) -> DataFrame:
+    """Select columns; an error about one of the table's expressions names it.
+
+    Args:
+        rows: the rows.
+        columns: the columns.
+        rules: the expressions of the table among them, by what they are in it.
+        table: the table's location, for errors.
+    """
+    try:
+        return rows.select(*columns)
+    except AnalysisException:
+        for rule, expression in rules.items():
+            try:
+                rows.select(expression)
+            except AnalysisException as error:
+                raise unresolved_rule(rule, error, table=table) from error
+        raise
 
 
 def with_generated(
@@ -251,30 +281,27 @@ def with_generated(
         The rows, with the same columns.
 
     Raises:
-        InvalidTableError: an expression is no text, or has a type outside of the protocol.
+        InvalidTableError: an expression is no text, Spark can't resolve it, or it has a type outside of the
+            protocol.
         ConstraintViolationError: the column can't store values of the expression's type. Facts: columns.
-        AnalysisException: Spark can't resolve an expression.
     """
     if not columns:
         return rows
     chosen = where or {}
+    rules = [f"generated column {column.name}" for column in columns]
     computed = [
-        table_expression(
-            _sql(column, _GENERATION, table), f"generated column {column.name}", table=table
-        )
-        for column in columns
+        table_expression(_sql(column, _GENERATION, table), rule, table=table)
+        for column, rule in zip(columns, rules, strict=True)
     ]
     prefix = _COMPUTED
     while any(name.lower().startswith(prefix) for name in rows.columns):
         prefix += "_"
     names = [f"{prefix}{i}" for i in range(len(columns))]
-    raw = rows.select(
-        "*",
-        *(
-            (F.when(chosen[column.name], value) if column.name in chosen else value).alias(name)
-            for column, value, name in zip(columns, computed, names, strict=True)
-        ),
-    )
+    values = [
+        (F.when(chosen[column.name], value) if column.name in chosen else value).alias(name)
+        for column, value, name in zip(columns, computed, names, strict=True)
+    ]
+    raw = _select(rows, ["*", *values], dict(zip(rules, computed, strict=True)), table=table)
     types = parse_schema(raw.select(names).schema.json(), table)
     cast, made = Cast(table), {}
     for column, name, found in zip(columns, names, types, strict=True):

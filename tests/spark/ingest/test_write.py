@@ -545,6 +545,22 @@ def test_a_case_sensitive_session_is_named(spark: SparkSession, tmp_path: Path) 
         spark.conf.unset("spark.sql.caseSensitive")
 
 
+@pytest.mark.parametrize("expression", ["no_such(1)", "1 +"])
+@pytest.mark.parametrize(
+    ("key", "rule"),
+    [("CURRENT_DEFAULT", "default of b"), ("delta.generationExpression", "generated column b")],
+)
+def test_an_expression_of_the_table_that_spark_cannot_resolve_is_named(
+    spark: SparkSession, tmp_path: Path, key: str, rule: str, expression: str
+) -> None:
+    columns = (StructField("a", INTEGER), StructField("b", INTEGER, metadata={key: expression}))
+    DeltaTable.create(str(tmp_path), StructType(columns))
+    with pytest.raises(InvalidTableError, match=f"the table's rule {rule}: ") as caught:
+        write(spark.sql("SELECT 1 AS a"), str(tmp_path))
+    assert caught.value.facts["rule"] == rule
+    assert not data_files(tmp_path)
+
+
 def test_a_generated_map_is_computed_but_not_given(spark: SparkSession, tmp_path: Path) -> None:
     generated = {"delta.generationExpression": "map('k', a)"}
     wanted = MapType(STRING, INTEGER, value_contains_null=True)
