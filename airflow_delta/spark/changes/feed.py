@@ -60,7 +60,7 @@ from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.reader.data_files import write_data_files
 from airflow_delta.spark.reader.read import read_snapshot
 from airflow_delta.spark.runtime.hadoop_directories import HadoopDirectories
-from airflow_delta.spark.runtime.locations import hadoop_path
+from airflow_delta.spark.runtime.locations import RENAMED_AT_ONCE, hadoop_path
 from airflow_delta.spark.writer.request import WriteRequest
 
 if TYPE_CHECKING:
@@ -68,12 +68,6 @@ if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["FeedResult", "append_changes"]
-
-_RENAMED_AT_ONCE = frozenset({"file", "hdfs"})
-"""The schemes of the file systems in which a directory is renamed in one step, files and all.
-
-Not ``viewfs``, which may have an object store behind it.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +210,7 @@ class _Feed:
         content = _bytes(marker)
         # Then the directory is renamed with its marker. An object store copies file by file, so there the
         # marker is written last.
-        at_once = path.partition(":")[0] in _RENAMED_AT_ONCE
+        at_once = path.partition(":")[0] in RENAMED_AT_ONCE
         if at_once:
             target.replace(f"{unfinished}/{MARKER}", content)
         found = range_directories(self._request, target)

@@ -20,7 +20,7 @@ from pyspark.sql.types import DecimalType
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.spark.reader.columns import quoted
-from airflow_delta.spark.reader.data_files import COMMITTER_OPTIONS
+from airflow_delta.spark.reader.data_files import committer_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -88,7 +88,7 @@ def write_text_files(rows: DataFrame, path: str, name: str) -> int:
     count = Observation()
     columns = [_csv_column(rows, field.name) for field in rows.schema] if name == "csv" else ["*"]
     counted = rows.select(*columns).observe(count, F.count(F.lit(1)).alias("rows"))
-    writer = counted.write.mode("error").options(**COMMITTER_OPTIONS, **_WRITE_OPTIONS[name])
+    writer = counted.write.mode("error").options(**committer_options(path), **_WRITE_OPTIONS[name])
     try:
         writer.format(name).save(path)
     except PySparkException as error:

@@ -4,8 +4,8 @@ Each write has a new directory, and its files stay there:
 
 * Concurrent writers don't interfere. Spark's committer deletes the directory ``_temporary`` beside
   its files when it is done, with the unfinished files of any other writer in the same directory.
-* A file is moved once, by the task that has written it, from ``_temporary`` to its final place. In an
-  object store, a rename is a copy.
+* Spark's committer moves the files from ``_temporary`` to their final places. In an object store, where a
+  rename is a copy, it moves them once only (`committer_options`).
 * The result of a write is the content of the directory. Deleting the directory undoes a failed write.
 
 Files have the protocol's form, whatever the settings of the session: timestamps as 64-bit
@@ -28,6 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.model.paths import resolve
+from airflow_delta.spark.runtime.locations import RENAMED_AT_ONCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = [
-    "COMMITTER_OPTIONS",
     "STATISTICS_SETTING",
     "WRITE_SETTINGS",
     "DataFile",
     "check_num_rows",
+    "committer_options",
     "is_data_file",
     "list_data_files",
     "read_footer",
@@ -56,16 +57,6 @@ WRITE_SETTINGS = {
 """The session settings with which files have the protocol's form."""
 
 _PART_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
-COMMITTER_OPTIONS = {
-    # No `_SUCCESS` file: the log, or a marker, records success.
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Tasks move their files to the directory themselves, which saves another move at the end of the job: a
-    # copy in object stores. A failed job leaves some files there, but nobody reads the directory before the
-    # job is done. A task whose executor ends meanwhile leaves some, too: `check_num_rows`.
-    "mapreduce.fileoutputcommitter.algorithm.version": "2",
-}
-"""Options for all writes to a new directory, in any format."""
-
 _STATISTICS_OPTIONS = {
     # Parquet leaves out all statistics of a column, also its number of nulls, if its bounds have 4096 bytes
     # or more together. Truncated ones are still bounds.
@@ -132,7 +123,7 @@ def write_data_files(
     """
     counted = Observation()
     # Per-file statistics and the marks of identity columns come from the footers.
-    options = {**COMMITTER_OPTIONS, **_STATISTICS_OPTIONS, STATISTICS_SETTING: "true"}
+    options = {**committer_options(path), **_STATISTICS_OPTIONS, STATISTICS_SETTING: "true"}
     # At the end of the plan, so that the tasks that write the files count. Spark adds up the counts of the
     # tasks whose results it takes, one for each part of the rows.
     observed = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
@@ -148,6 +139,25 @@ def write_data_files(
         writer.parquet(path)
     # Spark completes the observation before the write returns, also that of a plan without rows.
     return int(counted.get["rows"])
+
+
+def committer_options(path: str) -> dict[str, str]:
+    """The options of a write to a new directory, in any format, for Hadoop's committer.
+
+    Args:
+        path: the directory's Hadoop path.
+    """
+    # With algorithm 1, a task that is done renames its directory, and the end of the job moves the files of
+    # all tasks. So no task leaves files, or deletes any after the job. With algorithm 2, tasks move their
+    # files to the directory themselves, at the same time. In object stores, where renames are copies or
+    # slow, that saves half of them. But a task whose executor ends meanwhile leaves some files, which
+    # `check_num_rows` finds.
+    algorithm = "1" if path.partition(":")[0] in RENAMED_AT_ONCE else "2"
+    return {
+        # No `_SUCCESS` file: the log, or a marker, records success.
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        "mapreduce.fileoutputcommitter.algorithm.version": algorithm,
+    }
 
 
 def list_data_files(storage: Storage, directory: str) -> list[DataFile]:

@@ -21,7 +21,13 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["hadoop_path", "hadoop_uri", "hadoop_uris"]
+__all__ = ["RENAMED_AT_ONCE", "hadoop_path", "hadoop_uri", "hadoop_uris"]
+
+RENAMED_AT_ONCE = frozenset({"file", "hdfs"})
+"""The schemes of the file systems in which a directory is renamed in one step, files and all.
+
+Not ``viewfs``, which may have an object store behind it.
+"""
 
 _PLAIN_NAME = r"^[A-Za-z0-9\-_.!~*'()@&=+$,;]+$"
 """Names that need no encoding. (A ``:`` does, because it could end a scheme.)"""

@@ -140,7 +140,7 @@ def test_what_a_killed_run_has_left_is_not_told_twice(
 
     if not at_once:
         # As in object stores.
-        monkeypatch.setattr(changes_feed, "_RENAMED_AT_ONCE", frozenset())
+        monkeypatch.setattr(changes_feed, "RENAMED_AT_ONCE", frozenset())
     with monkeypatch.context() as patch:
         if at_once:
             patch.setattr(changes_feed.HadoopDirectories, "rename", killed)
@@ -201,7 +201,7 @@ def test_two_runs_at_a_time_double_nothing_and_lose_nothing(
             folder.mkdir(parents=True, exist_ok=True)
             file.rename(folder / file.name)
 
-    monkeypatch.setattr(changes_feed, "_RENAMED_AT_ONCE", frozenset())
+    monkeypatch.setattr(changes_feed, "RENAMED_AT_ONCE", frozenset())
     monkeypatch.setattr(changes_feed.HadoopDirectories, "rename", slowly)
     # The one that came first to be complete stays so, and the files of the other one go.
     assert append(mine) is CommitConflictError
@@ -231,7 +231,7 @@ def test_a_run_whose_files_another_one_deletes_takes_its_marker_back(
         if not marked:
             create(*marker)
 
-    monkeypatch.setattr(changes_feed, "_RENAMED_AT_ONCE", frozenset())
+    monkeypatch.setattr(changes_feed, "RENAMED_AT_ONCE", frozenset())
     with monkeypatch.context() as patch:
         patch.setattr(changes_feed, "_create_marker", deleted)
         with pytest.raises(CommitConflictError, match="whose own files are deleted again"):

@@ -9,7 +9,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.storage.local import LocalStorage
-from airflow_delta.spark.reader.data_files import list_data_files, write_data_files
+from airflow_delta.spark.reader.data_files import (
+    committer_options,
+    list_data_files,
+    write_data_files,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +56,15 @@ def test_files_that_a_committer_has_left_are_no_data_files(
     assert [found.info.name for found in list_data_files(LocalStorage(f"{tmp_path}/new"), "")] == [
         file.info.name
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "algorithm"),
+    [("file:/t", "1"), ("hdfs://n:8020/t", "1"), ("s3a://b/t", "2"), ("abfss://c@a/t", "2")],
+)
+def test_tasks_move_their_files_themselves_only_in_object_stores(path: str, algorithm: str) -> None:
+    options = committer_options(path)
+    assert options["mapreduce.fileoutputcommitter.algorithm.version"] == algorithm
 
 
 def test_a_failed_write_puts_the_session_back(spark: SparkSession, tmp_path: Path) -> None:
