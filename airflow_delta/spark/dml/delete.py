@@ -103,13 +103,13 @@ def _delete(
     """One attempt."""
     started = time.monotonic()
 
-    def begin() -> WriteTarget:
+    def _begin() -> WriteTarget:
         predicate = [] if condition is None else [predicate_text(spark, table, condition)]
         return begin_change(
             table, "DELETE", {"predicate": predicate}, user_metadata=user_metadata, removes=True
         )
 
-    target = begin_once(begin, table, txn)
+    target = begin_once(_begin, table, txn)
     if isinstance(target, int):
         return DeleteResult(target, written=False, repeated=True)
     with NewFiles(table) as new_files:
