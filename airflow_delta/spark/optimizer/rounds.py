@@ -191,10 +191,11 @@ class SparkRounds:
     def _sort(self, order: SortOrder, sources: pa.Table) -> list[Rewritten]:
         """Write sorted files with the rows of a bin."""
         rows, columns = self._stored.read(sources)
-        known = _known_rows(sources)
-        num_rows = rows.count() if known is None else known
-        if not num_rows:
-            return [Rewritten(sources, ())]
+        # If only the log says that there are none, they are counted, too: wrong statistics mustn't remove
+        # rows.
+        num_rows = _known_rows(sources) or rows.count()
+        if num_rows == 0:
+            return [self._rewritten(sources, ())]
         division = divide_rows(
             rows,
             order.physical,

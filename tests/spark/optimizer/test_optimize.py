@@ -20,7 +20,11 @@ from airflow_delta.engine.maintenance.optimize.execution import OptimizeResult
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.spark import delete, optimize, write
 from airflow_delta.spark.optimizer import rounds
-from tests.engine.maintenance.optimize.files_of_rows import check_statistics, data_files
+from tests.engine.maintenance.optimize.files_of_rows import (
+    check_statistics,
+    data_files,
+    delete_in_log,
+)
 from tests.row_tables import RowTable, bag, random_table
 
 if TYPE_CHECKING:
@@ -278,6 +282,16 @@ def test_settings_for_reading_change_no_rows(
     assert bag(table.snapshot().to_arrow().to_pylist()) == bag(before)
 
 
+def test_wrong_statistics_remove_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    vectors = {"delta.enableDeletionVectors": "true"}
+    rows = pa.table({"id": [1, 2, 3]})
+    foreign_files(spark, tmp_path, "id long", rows, vectors, num_records=2)
+    delete_in_log(tmp_path, 2, cardinality=2)
+    with pytest.raises(InvalidTableError, match=r"have 2 rows .* and 0 by their statistics"):
+        optimize(spark, str(tmp_path), z_order_by=["id"])
+    assert DeltaTable(str(tmp_path)).latest_version() == 1
+
+
 def test_files_without_row_ids_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     tracked = {"delta.enableRowTracking": "true"}
     table = foreign_files(spark, tmp_path, "id long", pa.table({"id": [1, 2]}), tracked)
@@ -297,6 +311,7 @@ def foreign_files(
     schema: str,
     rows: pa.Table,
     properties: dict[str, str] | None = None,
+    num_records: int | None = None,
 ) -> DeltaTable:
     """A table with two equal files of another writer."""
     write(spark.createDataFrame([], schema), str(path), properties=properties)
@@ -304,12 +319,7 @@ def foreign_files(
     for name in ("a.parquet", "b.parquet"):
         pq.write_table(rows, path / name, use_deprecated_int96_timestamps=True)
         size = (path / name).stat().st_size
-        transaction.add_files(
-            [
-                AddFile(
-                    name, {}, size, 0, data_change=True, stats=json.dumps({"numRecords": len(rows)})
-                )
-            ]
-        )
+        stats = json.dumps({"numRecords": num_records or len(rows)})
+        transaction.add_files([AddFile(name, {}, size, 0, data_change=True, stats=stats)])
     transaction.commit()
     return DeltaTable(str(path))

@@ -85,7 +85,7 @@ class SortedWriter:
         for sources in bins:
             num_rows = count_rows(sources, self.access, self.target)
             done = _BinProgress(self.reporter, pc.sum(sources["size"]).as_py())
-            yield Rewritten(sources, self._write_bin(sources, num_rows, done) if num_rows else ())
+            yield Rewritten(sources, self._write_bin(sources, num_rows, done))
             done.reach(1)
             # Otherwise the memory of a bin stays with the process.
             pa.default_memory_pool().release_unused()
@@ -93,6 +93,12 @@ class SortedWriter:
     def _write_bin(
         self, sources: pa.Table, num_rows: int, done: _BinProgress
     ) -> tuple[AddFile, ...]:
+        if num_rows == 0:
+            # Only the log says so: a deletion vector that deletes fewer mustn't remove rows.
+            rows = scan_rows(sources, self.access, self.target, threads=self.threads)
+            found = sum(batch.num_rows for batch in rows)
+            check_rows_read(sources, self.access, self.target, found, num_rows)
+            return ()
         request = sample_request(self.order.physical)
         scan = Scan(self.target.layout, request, sources, self.access, threads=self.threads)
         sample = sample_rows(scan, self.order.physical, num_rows)

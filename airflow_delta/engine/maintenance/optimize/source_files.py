@@ -118,18 +118,25 @@ def scan_rows(
 def count_rows(sources: pa.Table, access: FileAccess, target: FileTarget) -> int:
     """Check the number of rows of each file of a bin, and return how many of them aren't deleted.
 
+    That many are expected: the deletion vectors aren't read.
+
     Raises:
-        DataFileError: a file has another number of rows than in the log.
+        DataFileError: a file has another number of rows than in the log, or fewer than are deleted.
         MissingFilesError, OutsidePathError, StorageError: a file can't be read.
     """
     records = num_records(sources["stats"]).to_pylist()
+    cardinalities = pc.struct_field(sources["deletionVector"], "cardinality").to_pylist()
+    files = data_files(sources, access, target)
     total = 0
-    for file, expected in zip(data_files(sources, access, target), records, strict=True):
+    for file, expected, deleted in zip(files, records, cardinalities, strict=True):
         rows = file.footer.num_rows
         check_rows(file, rows, expected)
-        total += rows
-    deleted = pc.sum(pc.struct_field(sources["deletionVector"], "cardinality")).as_py() or 0
-    return total - int(deleted)
+        if rows < (deleted or 0):
+            raise file.error(
+                f"it has {rows} rows, and its deletion vector deletes {deleted} by the log (cardinality)"
+            )
+        total += rows - (deleted or 0)
+    return total
 
 
 def check_rows_read(

@@ -12,8 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
-from airflow_delta.engine import Snapshot
+from airflow_delta.engine import DeltaTable, Snapshot
+from airflow_delta.engine.deletion_vectors.write import write_deletion_vectors
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
 
 __all__ = ["check_statistics", "data_files", "rows_by_file"]
@@ -95,3 +97,18 @@ def data_files(root: Path) -> set[str]:
         for path in root.rglob("*.parquet")
         if "_delta_log" not in path.parts
     }
+
+
+def delete_in_log(root: Path, num_rows: int, *, cardinality: int) -> None:
+    """Give each file of the newest commit a deletion vector of its first rows, of any cardinality."""
+    table = DeltaTable(str(root))
+    version = table.latest_version()
+    (descriptor,), _ = write_deletion_vectors(table.storage, [BitMap64(range(num_rows))])
+    vector = descriptor.to_json() | {"cardinality": cardinality}
+    commit = root / f"_delta_log/{version:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["deletionVector"] = vector
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    commit.with_suffix(".crc").unlink(missing_ok=True)

@@ -18,7 +18,12 @@ import pytest
 
 from airflow_delta.engine import LONG, STRING, AddFile, DeltaTable, StructField, StructType
 from airflow_delta.engine.data_files import scan
-from airflow_delta.engine.errors import DataFileError, MetadataChangedError, StorageError
+from airflow_delta.engine.errors import (
+    DataFileError,
+    DeltaError,
+    MetadataChangedError,
+    StorageError,
+)
 from airflow_delta.engine.maintenance.optimize import execution, rounds, sorted_writer
 from airflow_delta.engine.maintenance.optimize.sorting import buckets, external_sort, keys
 from airflow_delta.engine.transaction.file_rows import add_actions
@@ -26,6 +31,7 @@ from tests.deep import deep_but_for
 from tests.engine.maintenance.optimize.files_of_rows import (
     check_statistics,
     data_files,
+    delete_in_log,
     rows_by_file,
 )
 from tests.row_tables import bag, random_table
@@ -358,6 +364,35 @@ def test_files_with_other_rows_than_counted_are_named(
     with pytest.raises(DataFileError, match=f"have {rows_read} rows .* and 4097 by their footers"):
         table.optimize(z_order_by=["x", "y"])
     assert (data_files(tmp_path / "t"), table.latest_version()) == (before, 1)
+
+
+@pytest.mark.parametrize("is_clustered", [False, True])
+@pytest.mark.parametrize(
+    ("cardinality", "message"),
+    [
+        (1024, "it holds 10 positions, its descriptor states 1024"),
+        (1025, "it has 1024 rows, and its deletion vector deletes 1025 by the log"),
+    ],
+)
+def test_a_wrong_cardinality_removes_no_rows(
+    tmp_path: Path, cardinality: int, message: str, *, is_clustered: bool
+) -> None:
+    cluster_by = ["x", "y"] if is_clustered else []
+    path = tmp_path / "t"
+    grid_table(path, cluster_by=cluster_by, properties={"delta.enableDeletionVectors": "true"})
+    delete_in_log(path, 10, cardinality=cardinality)
+    before, table = data_files(path), DeltaTable(str(path))
+    with pytest.raises(DeltaError, match=message):
+        table.optimize(**({} if is_clustered else {"z_order_by": ["x", "y"]}))
+    assert (data_files(path), table.latest_version()) == (before, 1)
+
+
+def test_files_without_live_rows_leave_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    grid_table(path, properties={"delta.enableDeletionVectors": "true"})
+    delete_in_log(path, 1024, cardinality=1024)
+    done = DeltaTable(str(path)).optimize(z_order_by=["x"])
+    assert (done.num_removed, done.num_added) == (4, 0)
 
 
 def test_a_file_that_is_rewritten_alone_keeps_its_place(tmp_path: Path) -> None:
