@@ -1,9 +1,8 @@
 """Write record batches as CSV, lines of JSON, Parquet or Arrow, or print them as a table.
 
-In JSON a row is an object: times are ISO-8601, decimals, NaN and infinities are texts, binary values are
-hexadecimal, and maps are objects. CSV has a heading; a null is nothing between two commas, and an empty
-text is ``""``. Arrow is the file format in a file, and the stream format on standard output, which can't
-seek.
+In JSON a row is an object (`row_values`). CSV has a heading; a null is nothing between two commas, and an
+empty text is ``""``. Arrow is the file format in a file, and the stream format on standard output, which
+can't seek.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from airflow_delta.cli.output import (
     results_stream,
     writing_results,
 )
+from airflow_delta.cli.row_values import plain_rows
 from airflow_delta.cli.tables import print_table
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.model.plain import plain
 
 __all__ = ["print_rows", "row_writer"]
 
@@ -44,7 +43,7 @@ def row_writer(name: str, schema: pa.Schema, sink: BinaryIO) -> AbstractContextM
         sink: where to write.
 
     Raises:
-        InvalidArgumentError: the format can't hold a column.
+        InvalidArgumentError: the format can't hold a column, or a text isn't UTF-8.
     """
     if name == "csv":
         _check_csv(schema)
@@ -60,14 +59,14 @@ def print_rows(name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) 
         batches: the rows.
 
     Raises:
-        InvalidArgumentError: the format can't hold a column.
+        InvalidArgumentError: the format can't hold a column, or a text isn't UTF-8.
     """
     if name == "table":
         numbers = [field.name for field in schema if _is_number(field.type)]
         print_table(schema.names, map(_cells, _chunks(batches)), numbers=numbers)
     elif name == "json":
         for batch in _chunks(batches):
-            for row in _json_rows(batch):
+            for row in plain_rows(batch):
                 print_json_row(row)
     elif results_stream().isatty():
         # Control characters of a table must not reach the terminal.
@@ -88,13 +87,8 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from (batch.slice(start, _CHUNK) for start in range(0, batch.num_rows, _CHUNK))
 
 
-def _json_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    # A loop in Python, because each row is text.
-    yield from map(plain, batch.to_pylist(maps_as_pydicts="lossy"))
-
-
 def _cells(batch: pa.RecordBatch) -> list[list[str]]:
-    return [[_cell(value) for value in row.values()] for row in _json_rows(batch)]
+    return [[_cell(value) for value in row.values()] for row in plain_rows(batch)]
 
 
 def _cell(value: Any) -> str:
@@ -138,7 +132,7 @@ def _csv_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 def _split(memory: io.BytesIO) -> list[str]:
     # At the line breaks of CSV alone, of which values in quotes may have some too.
-    text = memory.getvalue().decode("utf-8").removesuffix("\n")
+    text = memory.getvalue().decode("utf-8", errors="backslashreplace").removesuffix("\n")
     return text.split("\n") if text else []
 
 
@@ -154,7 +148,7 @@ def _write_csv(schema: pa.Schema, sink: BinaryIO) -> Iterator[Write]:
 def _write_json(schema: pa.Schema, sink: BinaryIO) -> Iterator[Write]:  # noqa: ARG001 - as the others
     def write(batch: pa.RecordBatch) -> None:
         """Write the rows of a batch, one JSON object per line."""
-        for row in _json_rows(batch):
+        for row in plain_rows(batch):
             sink.write(json.dumps(row).encode("ascii") + b"\n")
 
     yield write
