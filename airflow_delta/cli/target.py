@@ -2,7 +2,8 @@
 
 Without flags the store's own chain of credentials applies (environment, files, role of the machine), and
 the environment variable ``AIRFLOW_DELTA_STORAGE_OPTIONS`` may have storage options as a JSON object. With
-``--conn-id`` they come from an Airflow connection. No message quotes the value of an option.
+``--conn-id`` they come from an Airflow connection instead; ``--commit-owner-conn-id`` doesn't change them.
+No message quotes the value of an option.
 """
 
 from __future__ import annotations
@@ -97,13 +98,13 @@ class Target:
                 context = click.get_current_context(silent=True)
                 enter = stack.enter_context if context is None else context.with_resource
                 enter(results_apart())
-                access = self._access_by_airflow()
-                _hide_secrets(access.storage_options)
-                _log_in(access.storage_options)
-            return access
+                return self._access_by_airflow()
+        return self._access_by_options(None)
+
+    def _access_by_options(self, owners: Mapping[str, CommitOwner] | None) -> Access:
         options = {**_environment_options(), **self.storage_options}
         _hide_secrets(options)
-        return Access(self.uri, options, None, self.allowed_outside)
+        return Access(self.uri, options, owners, self.allowed_outside)
 
     def _access_by_airflow(self) -> Access:
         from airflow_delta.engine.errors import InvalidArgumentError
@@ -113,6 +114,7 @@ class Target:
         try:
             from airflow_delta.hooks.commit_owner import commit_owners
             from airflow_delta.hooks.delta import DeltaHook
+            from airflow_delta.hooks.table_locations import split_connection
             from airflow_delta.version_compat import AirflowException
         except ImportError as error:
             raise InvalidArgumentError(
@@ -121,10 +123,16 @@ class Target:
             ) from error
         hook = DeltaHook(self.connection, self.owner_connection, self.allowed_outside)
         try:
-            table, owners = hook.table(self.uri), commit_owners(hook.commit_owner.url())
+            owners = commit_owners(hook.commit_owner.url())
+            if self.connection is None and split_connection(self.uri)[0] is None:
+                # Only the commit owner is in Airflow.
+                return self._access_by_options(owners)
+            table = hook.table(self.uri)
         except AirflowException as error:
             raise InvalidArgumentError(str(error), table=self.uri) from error
         options = {**table.storage_options, **self.storage_options}
+        _hide_secrets(options)
+        _log_in(options)
         return Access(table.uri, options, owners, table.allowed_outside)
 
 

@@ -78,3 +78,21 @@ def test_a_connection_of_airflow(
     assert access.storage_options == {"single_writer": "true", "aws_region": "x"}
     assert main(["describe", str(sales), "--conn-id", "lost_connection"]) == 1
     assert "lost_connection" in capsys.readouterr().err
+
+
+def test_the_connection_of_a_commit_owner_changes_no_storage_options(
+    sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owner = {"conn_type": "sqlite", "host": str(tmp_path / "owner.db")}
+    monkeypatch.setenv("AIRFLOW_CONN_OWNER", json.dumps(owner))
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", json.dumps({"conn_type": "aws"}))
+    monkeypatch.setenv(OPTIONS_VARIABLE, f'{{"aws_secret_access_key": "{SECRET}", "b": "2"}}')
+    access = Target("s3://bucket/t", {"b": "3"}, None, "owner", ("s3://other",)).access()
+    assert access.storage_options == {"aws_secret_access_key": SECRET, "b": "3"}
+    assert (access.uri, access.allowed_outside) == ("s3://bucket/t", ("s3://other",))
+    assert access.commit_owners is not None
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", '{"conn_type": "delta", "extra": {"a": "1"}}')
+    named = Target("s3://lake@bucket/t", {"b": "3"}, None, "owner").access()
+    assert (named.uri, named.storage_options) == ("s3://bucket/t", {"a": "1", "b": "3"})
+    assert main(["describe", str(sales), "--commit-owner-conn-id", "lost_connection"]) == 1
+    assert "lost_connection" in capsys.readouterr().err
