@@ -109,7 +109,7 @@ class SparkRounds:
         if self._order is not None:
             jobs += [partial(self._sort, self._order, each) for each in bins.to_sort]
         most = self._target.max_file_size
-        groups = group_bins(self._files(bins.others), most=most, alone=self._keeps_order)
+        groups = group_bins(self._files(bins.others), most=most, alone=_keeps_order)
         jobs += [partial(self._join, group) for group in groups]
         return self._in_threads(jobs, reporter)
 
@@ -148,9 +148,7 @@ class SparkRounds:
         if not any(are_of_one_partition(*pair) for pair in itertools.pairwise(bins)):
             return list(bins)
         share = self._share(max(bins, key=live_bytes))
-        return join_bins(
-            bins, share=share, most=self._target.max_file_size, alone=self._keeps_order
-        )
+        return join_bins(bins, share=share, most=self._target.max_file_size, alone=_keeps_order)
 
     def _share(self, sources: pa.Table) -> float:
         """The part of the bytes of a bin that its rows take in a new file, about; at most 1."""
@@ -165,13 +163,10 @@ class SparkRounds:
         scan = scan_rows(first, self._table.file_access, self._target, threads=1)
         return (rows for rows in scan if rows.num_rows)
 
-    def _keeps_order(self, sources: pa.Table) -> bool:
-        return self._order is not None and kept_marks(sources) is not None
-
     def _join(self, bins: Sequence[pa.Table]) -> list[Rewritten]:
         """Write one file for each of some bins."""
         if len(bins) == 1:
-            marks = kept_marks(bins[0]) if self._order is not None else None
+            marks = kept_marks(bins[0])
             rows, columns = self._stored.read(bins[0])
             whole = rows.coalesce(1)
             if marks is not None:
@@ -249,6 +244,10 @@ class SparkRounds:
                 table=self._target.layout.table,
                 path=path,
             )
+
+
+def _keeps_order(sources: pa.Table) -> bool:
+    return kept_marks(sources) is not None
 
 
 def _known_rows(sources: pa.Table) -> int | None:

@@ -110,6 +110,19 @@ def test_rows_are_sorted(spark: SparkSession, tmp_path: Path, kind: str, most: i
         assert again.plan.reason.startswith("all files are in Z-order by")
 
 
+def test_a_purge_keeps_the_order_of_rows(spark: SparkSession, tmp_path: Path) -> None:
+    made = random_table(tmp_path / "t", 3, num_files=8)
+    sizes = {"min_file_size": 1 << 10, "max_file_size": 1 << 13}
+    num_added = optimize(spark, str(made.path), z_order_by=Z_ORDER, **sizes).num_added
+    assert num_added > 1
+    delete(spark, str(made.path), "id % 3 = 0")
+    order = made.table.snapshot().to_arrow(columns=["id"])["id"].to_pylist()
+    done = optimize(spark, str(made.path), purge=True)
+    assert (done.num_removed, done.num_added) == (num_added, num_added)
+    assert made.table.snapshot().to_arrow(columns=["id"])["id"].to_pylist() == order
+    assert optimize(spark, str(made.path), z_order_by=Z_ORDER, **sizes).num_commits == 0
+
+
 @deep
 def test_clustered_files_are_those_of_the_engine(spark: SparkSession, tmp_path: Path) -> None:
     made = random_table(tmp_path / "t", 4, tracked=True, cluster_by=("id", "text"), num_files=6)

@@ -3,7 +3,7 @@
 `BinWriter` takes bins one after the other, and returns `Rewritten`: bins that are complete, with their new
 files. A bin whose row groups can be copied becomes a file at once. Other rows are decoded, and encoded
 anew. If they take less space than before, the next bin of the partition continues the same file, so that
-files reach the requested size.
+files reach the requested size. A sorted file that is the only one of its bin keeps its order and its marks.
 """
 
 from __future__ import annotations
@@ -46,15 +46,12 @@ class BinWriter:
         target: what new files look like.
         new_files: creates files.
         threads: how many files of a bin are read at once.
-        keeps_order: whether files that are sorted keep their order and their marks. Such a file must be the
-            only one of its bin.
     """
 
     access: FileAccess
     target: FileTarget
     new_files: NewFiles
     threads: int = 1
-    keeps_order: bool = False
     _open: OutputFile | None = None
     _full_at: int = 0
     _partition: Any = None
@@ -111,7 +108,7 @@ class BinWriter:
 
     def _has_space(self, sources: pa.Table) -> bool:
         """Whether the rows of another bin fit into the open file, by the space that those before took."""
-        if self.keeps_order and (kept_marks(sources) or kept_marks(self._sources[-1])):
+        if kept_marks(sources) or kept_marks(self._sources[-1]):
             return False
         if self._open is None or self._adds:
             return self._open is None and not self._adds
@@ -127,7 +124,7 @@ class BinWriter:
         parts = max(1, round(size / self.target.max_file_size))
         full_at = size // parts if parts > 1 else 2 * self.target.max_file_size
         expected = count_rows(sources, self.access, self.target)
-        marks = kept_marks(sources) if self.keeps_order else None
+        marks = kept_marks(sources)
         # Several threads would mix the rows of a file.
         threads = 1 if marks else self.threads
         written = 0

@@ -3,10 +3,10 @@
 **Compaction.** A file is a candidate if it is small, or if many of its rows are deleted. Candidates of one
 partition are packed into bins. Each bin becomes one new file of about the target size, if that is worth it
 (`_are_worthwhile`). Within a budget of bytes (``max_bytes``), the bins that save the most files per byte
-come first.
+come first. A sorted file that isn't small is a bin of its own, which keeps its order.
 
 **Z-order and clustering.** A bin becomes several files, with sorted rows (`sorting.selection`). Other
-sorted files with many deleted rows are bins of their own, which keep their order.
+sorted files with many deleted rows are bins of their own, too.
 
 No data file is read. docs/explanation/optimizing.md has the reasons.
 """
@@ -179,10 +179,10 @@ def choose_bins(live: LiveFiles, settings: OptimizeSettings) -> ChosenBins:
     purged = live.with_deleted_rows(settings.max_deleted_ratio)
     if settings.order is not None and not settings.purge:
         return _choose_sorted(live, settings, settings.order, purged)
-    is_candidate = purged
-    if not settings.purge:
-        is_candidate = purged | (live.live_sizes < settings.min_file_size)
-    keeps_order = has_order(live) & (settings.order is not None)
+    is_small = (live.live_sizes < settings.min_file_size) & (not settings.purge)
+    is_candidate = purged | is_small
+    # Small files are packed, whatever their order: they are many.
+    keeps_order = has_order(live) & ~is_small
     candidates = np.flatnonzero(is_candidate & ~keeps_order)
     bins = pack_files(candidates, live.partitions, live.live_sizes, most=settings.max_file_size)
     bins = bins.select(_are_worthwhile(bins, live, purged, settings))

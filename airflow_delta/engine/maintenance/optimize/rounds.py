@@ -71,8 +71,7 @@ class LocalRounds:
         access: opens the files of the table.
         target: what new files look like.
         new_files: creates files.
-        order: by which columns rows are sorted; None if there are no bins to sort, and no file has an order
-            to keep.
+        order: by which columns rows are sorted; None if there are no bins to sort.
     """
 
     access: FileAccess
@@ -96,7 +95,6 @@ class LocalRounds:
                     self.new_files,
                     # Not more files at once than there are threads.
                     threads=1 if threads > 1 else 2,
-                    keeps_order=self.order is not None,
                 ).write
             ),
         )

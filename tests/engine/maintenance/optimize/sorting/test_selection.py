@@ -243,6 +243,16 @@ def test_a_sorted_partition_keeps_its_order_when_deleted_rows_go(tmp_path: Path)
     assert chosen(table, z_order_by=["a"], max_deleted_ratio=0.5) == ([], 0)
 
 
+def test_without_columns_sorted_files_keep_their_order_unless_they_are_small(
+    tmp_path: Path,
+) -> None:
+    is_sorted = {**z_ordered(["a"], "1"), **deleted(20)}
+    small = [("", 10, is_sorted), ("", 10, deleted(20))]
+    table = table_of(tmp_path, [("", GB, is_sorted), ("", GB, is_sorted), *small])
+    assert chosen(table, purge=True, max_file_size=4 * GB) == ([[3], [0], [1], [2]], 0)
+    assert chosen(table, max_file_size=GB, min_file_size=100) == ([[2, 3], [0], [1]], 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

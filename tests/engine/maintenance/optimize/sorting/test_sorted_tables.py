@@ -395,21 +395,28 @@ def test_files_without_live_rows_leave_no_file(tmp_path: Path) -> None:
     assert (done.num_removed, done.num_added) == (4, 0)
 
 
-def test_a_file_that_is_rewritten_alone_keeps_its_place(tmp_path: Path) -> None:
-    made = random_table(tmp_path / "t", 3, num_files=6, cluster_by=("id",), tracked=True)
+@pytest.mark.parametrize("is_clustered", [False, True])
+def test_a_file_that_is_rewritten_alone_keeps_its_place(
+    tmp_path: Path, *, is_clustered: bool
+) -> None:
+    cluster_by = ("id",) if is_clustered else ()
+    made = random_table(tmp_path / "t", 3, num_files=6, cluster_by=cluster_by, tracked=True)
     table = made.table
-    tags = {"ZCUBE_ID": "cube", "ZCUBE_ZORDER_BY": '["id"]', "other": "kept"}
+    tags = {"Z_ORDER": '{"by":["id"],"id":"1"}', "other": "kept"}
+    provider = "liquid" if is_clustered else None
+    if is_clustered:
+        tags = {"ZCUBE_ID": "cube", "ZCUBE_ZORDER_BY": '["id"]', "other": "kept"}
     transaction = table.transaction("OPTIMIZE", enforces=["rowTracking"])
     adds = transaction.read_files().to_pylist()
     for add in add_actions(transaction.read_files(), data_change=False):
-        transaction.add_file(replace(add, tags=tags, clustering_provider="liquid"))
+        transaction.add_file(replace(add, tags=tags, clustering_provider=provider))
     transaction.commit()
     with_vectors = sum(add["deletionVector"] is not None for add in adds)
     assert with_vectors > 1
     done = table.optimize(purge=True)
     assert (done.num_removed, done.num_added) == (with_vectors, with_vectors)
     after = table.snapshot().files().to_pylist()
-    assert all(add["clusteringProvider"] == "liquid" for add in after)
+    assert all(add["clusteringProvider"] == provider for add in after)
     assert all(tags.items() <= dict(add["tags"]).items() for add in after)
     rows = table.snapshot().to_arrow(with_row_tracking=True).to_pylist()
     assert bag(rows) == bag(made.rows)
