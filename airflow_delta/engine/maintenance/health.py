@@ -26,8 +26,9 @@ from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     plan_metadata_cleanup,
 )
 from airflow_delta.engine.maintenance.optimize.candidates import LiveFiles, read_live_files
-from airflow_delta.engine.maintenance.optimize.plan import choose_bins
+from airflow_delta.engine.maintenance.optimize.plan import check_optimizable, choose_bins
 from airflow_delta.engine.maintenance.optimize.settings import OptimizeRequest, OptimizeSettings
+from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.replay.tombstones import unexpired
@@ -175,7 +176,7 @@ def read_health(newest: Snapshot, *, now_ms: int | None = None) -> TableHealth:
         sum(commit.size for commit in commits),
         len(log),
         sum(info.size for info in log),
-        _optimize_gain(live, settings, refusal),
+        _optimize_gain(newest, live, settings, refusal),
         Gain(len(commits), sum(commit.size for commit in commits)),
         _cleanup_gain(newest, now_ms),
         _vacuum_gain(newest, removes, now_ms),
@@ -214,12 +215,20 @@ def _sum(removes: pa.Table) -> int:
     return int(pc.sum(removes["size"]).as_py() or 0)
 
 
-def _optimize_gain(live: LiveFiles, settings: OptimizeSettings | None, refusal: str | None) -> Gain:
+def _optimize_gain(
+    newest: Snapshot, live: LiveFiles, settings: OptimizeSettings | None, refusal: str | None
+) -> Gain:
     if settings is None:
         return Gain(None, None, "delta.targetFileSize or the clustering columns can't be read")
     if refusal is not None:
         return Gain(None, None, refusal)
     chosen = choose_bins(live, settings)
+    try:
+        check_optimizable(newest)
+        if len(chosen.bins):
+            FileTarget.of(newest, max_file_size=settings.max_file_size)
+    except (TableStateError, UnsupportedFeatureError) as refused:
+        return Gain(None, None, refused.message)
     files = chosen.bins.files
     # Sorting small files together may also make more files of them than there were.
     return Gain(max(0, len(files) - chosen.num_new_files), int(live.sizes[files].sum()))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_delta.engine import LONG, AddFile, DeltaTable, StructField, StructType
+from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.maintenance.health import read_health
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.snapshot.opening import open_newest
@@ -105,6 +106,35 @@ def test_a_wrong_partition_value_is_the_reason_why_a_gain_is_unknown(tmp_path: P
     assert (health.num_files, health.size_in_bytes, health.num_small_files) == (1, 5, 1)
     assert health.optimize.num_files is None
     assert "the partition column 'p'" in str(health.optimize.reason)
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"delta.enableIcebergCompatV2": "true"}, "feature icebergCompatV2"),
+        (
+            {"delta.parquet.compression.codec": "lzo"},
+            "codec is 'lzo', which the engine can't write",
+        ),
+    ],
+)
+def test_what_optimize_refuses_is_no_gain(
+    tmp_path: Path, properties: dict[str, str], reason: str
+) -> None:
+    schema = StructType((StructField("id", LONG),))
+    table = DeltaTable.create(str(tmp_path), schema, properties=properties)
+    transaction = table.transaction("WRITE", enforces=["icebergCompatV2"])
+    for number in range(5):
+        stats = '{"numRecords":1}'
+        transaction.add_file(
+            AddFile(f"{number}.parquet", {}, 1000, 1, data_change=True, stats=stats)
+        )
+    transaction.commit()
+    gain = table.health().optimize
+    assert (gain.num_files, gain.size_in_bytes) == (None, None)
+    assert reason in str(gain.reason)
+    with pytest.raises(UnsupportedFeatureError, match=reason):
+        table.optimize()
 
 
 @pytest.mark.parametrize("size", [1, 40 * MB])

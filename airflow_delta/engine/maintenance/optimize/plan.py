@@ -44,6 +44,7 @@ __all__ = [
     "TARGET_SIZE_TAG",
     "ChosenBins",
     "OptimizePlan",
+    "check_optimizable",
     "choose_bins",
     "enforced_features",
     "plan_optimization",
@@ -146,6 +147,25 @@ class ChosenBins:
     num_new_files: int
 
 
+def check_optimizable(snapshot: Snapshot) -> None:
+    """Check that the engine can write new files into a table.
+
+    Args:
+        snapshot: the newest version.
+
+    Raises:
+        UnsupportedFeatureError: it can't.
+        InvalidTableError: protocol, feature lists and metadata contradict each other.
+    """
+    check_writable(
+        snapshot.protocol,
+        snapshot.metadata,
+        table=snapshot.table,
+        operation=Operation.APPEND,
+        enforced=frozenset(enforced_features(snapshot)),
+    )
+
+
 def plan_optimization(snapshot: Snapshot, settings: OptimizeSettings) -> OptimizePlan:
     """Plan an optimization.
 
@@ -158,13 +178,7 @@ def plan_optimization(snapshot: Snapshot, settings: OptimizeSettings) -> Optimiz
         InvalidTableError: a partition value isn't one of its column's type.
         DeltaError: the log is damaged.
     """
-    check_writable(
-        snapshot.protocol,
-        snapshot.metadata,
-        table=snapshot.table,
-        operation=Operation.APPEND,
-        enforced=frozenset(enforced_features(snapshot)),
-    )
+    check_optimizable(snapshot)
     live = read_live_files(snapshot, settings.where)
     return _make_plan(snapshot, settings, live, choose_bins(live, settings))
 
