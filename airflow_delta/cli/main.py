@@ -26,7 +26,7 @@ from airflow_delta.cli.group import PROGRAM, airflow_delta
 from airflow_delta.cli.output import (
     flush_results,
     print_error,
-    print_note,
+    print_interrupt,
     print_usage,
     print_usage_error,
     warnings_as_lines,
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
         print_error(error, as_json=as_json)
         return 1
     except KeyboardInterrupt:
-        print_note("interrupted")
+        print_interrupt(as_json=as_json)
         return _INTERRUPTED
     except BrokenPipeError:
         return 0  # The reader, for example `head`, has enough.

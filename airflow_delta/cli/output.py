@@ -28,6 +28,7 @@ __all__ = [
     "flush_results",
     "hide",
     "print_error",
+    "print_interrupt",
     "print_json",
     "print_json_row",
     "print_line",
@@ -164,6 +165,18 @@ def print_error(error: DeltaError, *, as_json: bool) -> None:
         return
     table = f"{error.table}: " if error.table else ""
     _print_problem(f"{_PROGRAM}: {table}{message}")
+
+
+def print_interrupt(*, as_json: bool) -> None:
+    """Print to standard error that a user has interrupted the command.
+
+    Args:
+        as_json: as an object like that of an error, with the type ``Interrupted``.
+    """
+    if as_json:
+        _print_object("error", "Interrupted", "interrupted", table_uri=None, facts={})
+    else:
+        print_note("interrupted")
 
 
 def print_usage(text: str) -> None:

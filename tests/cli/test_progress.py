@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -180,6 +181,19 @@ def test_nothing_is_left_of_it_after_an_error(
         assert main(["vacuum", str(table), "--yes"]) == status
     assert "vacuum: deleted 0 of 10 files" in get_shown()
     assert left(get_shown()) == message
+
+
+def test_an_interrupt_is_json_if_results_are(
+    table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DeltaTable, "vacuum", fail)
+    assert main(["vacuum", str(table), "--yes", "--json"]) == 130
+    captured = capsys.readouterr()
+    facts = {"type": "Interrupted", "message": "interrupted", "table_uri": None, "facts": {}}
+    assert (captured.out, json.loads(captured.err)) == ("", {"error": facts})
 
 
 def test_it_makes_way_for_what_is_printed(

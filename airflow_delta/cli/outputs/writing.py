@@ -183,7 +183,11 @@ class _ErrorFacts(TypedDict):
 
 
 class ErrorLine(TypedDict):
-    """The last line on standard error if the exit status isn't 0."""
+    """The last line on standard error if the exit status isn't 0.
+
+    There is none if the result itself is the reason: ``doctor`` has found an error (1), or ``drop-feature``
+    hasn't dropped the feature yet (3).
+    """
 
     error: _ErrorFacts
 
