@@ -12,8 +12,8 @@ from airflow_delta.engine.maintenance.optimize.settings import OptimizeRequest, 
 from airflow_delta.engine.maintenance.optimize.target import FileTarget
 from airflow_delta.spark.optimizer.new_files import DirectoriesOfFiles
 from airflow_delta.spark.optimizer.rounds import SparkRounds
-from airflow_delta.spark.reader.columns import FIELD_IDS
 from airflow_delta.spark.reader.data_files import WRITE_SETTINGS
+from airflow_delta.spark.reader.own_sessions import own_session
 from airflow_delta.spark.rewrite.stored_rows import StoredRows
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ __all__ = ["optimize"]
 
 _COMMIT_BYTES = 256 << 30
 """More than in the worker: Spark writes faster, and each commit waits for the slowest task."""
+
+_SETTINGS = {
+    **WRITE_SETTINGS,
+    # A bin becomes one file.
+    "spark.sql.files.maxRecordsPerFile": "0",
+}
 
 
 def optimize(
@@ -103,37 +109,7 @@ def optimize(
         return OptimizeResult(plan)
     target = FileTarget.of(snapshot, max_file_size=plan.settings.max_file_size)
     new_files = DirectoriesOfFiles(table.storage, target)
-    session = _own_session(spark)
+    session = own_session(spark, _SETTINGS)
     stored = StoredRows(session, table, snapshot)
-    session.conf.set(FIELD_IDS, str(stored.mode == "id").lower())
     rounds = SparkRounds(session, table, stored, target, new_files, plan.settings.order)
     return commit_rounds(table.transaction, snapshot, plan, rounds, new_files)
-
-
-_READ_SETTINGS = {
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
-    "spark.sql.parquet.int96TimestampConversion": "false",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-}
-"""Spark's defaults. Other values would change rows as they are read, and they would be written so."""
-
-
-def _own_session(spark: SparkSession) -> SparkSession:
-    """A session with the settings of another, and those for data files: others aren't disturbed."""
-    session = spark.newSession()
-    settings = {
-        **spark.conf.getAll,
-        **WRITE_SETTINGS,
-        # A bin becomes one file.
-        "spark.sql.files.maxRecordsPerFile": "0",
-        **_READ_SETTINGS,
-    }
-    known = session.conf.getAll
-    for name, value in settings.items():
-        # Other names than Spark's are those of Hadoop, such as credentials.
-        is_modifiable = not name.startswith("spark.") or session.conf.isModifiable(name)
-        if known.get(name) != value and is_modifiable:
-            session.conf.set(name, value)
-    return session

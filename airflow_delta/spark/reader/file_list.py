@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
 from airflow_delta.job_files import FOLDER_VARIABLE
+from airflow_delta.spark.reader.own_sessions import in_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +60,7 @@ def scan_files(
     table: str,
     file_format: str = "parquet",
     options: Mapping[str, str] | None = None,
+    read_in: SparkSession | None = None,
 ) -> DataFrame:
     """Read exactly these files, with a given schema.
 
@@ -71,6 +73,7 @@ def scan_files(
         table: the table's location, for messages.
         file_format: Spark's name of the format.
         options: options of Spark's reader for the format.
+        read_in: the session whose settings apply to reading; None for ``spark``.
 
     Raises:
         InvalidTableError: a file is empty according to the log, or is in the list twice in different
@@ -92,10 +95,10 @@ def scan_files(
         sink_log = Path(directory, _SINK_LOG)
         sink_log.mkdir()
         _write_sink_log(files, Path(sink_log, _SINK_LOG_FILE))
-        reader = spark.read.schema(schema).options(**{**(options or {}), **_OPTIONS})
+        reader = (read_in or spark).read.schema(schema).options(**{**(options or {}), **_OPTIONS})
         scan = reader.format(file_format).load(f"file:{directory}")
     _check_complete(scan, files.num_rows, table)
-    return scan
+    return in_session(scan, spark)
 
 
 def _column(values: _Texts | _Numbers, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:

@@ -72,6 +72,7 @@ def file_rows(
     table: str,
     file_format: FileFormat = PARQUET,
     options: Mapping[str, str] | None = None,
+    read_in: SparkSession | None = None,
 ) -> DataFrame:
     """Read the rows of files, with the columns in the module's docstring.
 
@@ -83,6 +84,7 @@ def file_rows(
         table: the table's location, for messages.
         file_format: the format of the files.
         options: further options of Spark's reader.
+        read_in: the session whose settings apply to reading; None for ``spark``.
 
     Raises:
         InvalidTableError: see `scan_files`.
@@ -98,6 +100,7 @@ def file_rows(
         table=table,
         file_format=file_format.provider,
         options={**(options or {}), **file_format.options},
+        read_in=read_in,
     )
     # Not the column `_metadata`: the table may have one of that name.
     metadata = scan.metadataColumn("_metadata")

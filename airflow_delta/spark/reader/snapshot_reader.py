@@ -13,6 +13,7 @@ Spec: PROTOCOL.md, "Reader Requirements" of the features.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ from airflow_delta.spark.reader.metadata_columns import (
     metadata_schema,
 )
 from airflow_delta.spark.reader.other_formats import file_format, refuse_without_row_index
+from airflow_delta.spark.reader.own_sessions import exact_session
 from airflow_delta.spark.reader.row_tracking import ROW_COMMIT_VERSION, ROW_ID, TrackedRows
 from airflow_delta.spark.runtime.locations import hadoop_uris
 
@@ -168,7 +170,7 @@ class SnapshotReader:
         tracked: TrackedRows | None = None,
         with_live: bool = False,
     ) -> DataFrame:
-        """Read the rows of some files, with where they are.
+        """Read the rows of some files, with where they are, as they are stored (`own_sessions`).
 
         Args:
             adds: the files, with the columns that `rows` needs.
@@ -191,7 +193,6 @@ class SnapshotReader:
         """
         self._need_row_index("changes of rows")
         self._refuse_own_names()
-        self._prepare_session()
         if only is not None:
             # Spark would open every file, also those without such rows.
             indexes = sorted(only)
@@ -217,7 +218,9 @@ class SnapshotReader:
             stored = T.StructType([*stored.fields, *tracked.stored])
             facts = {**facts, **tracked.facts(adds)}
             selected.append(tracked.columns()[0].alias(LOCATION_ID))
-        rows = self.file_rows(adds, stored, facts, vectors=only, selects=only is not None)
+        rows = self.file_rows(
+            adds, stored, facts, vectors=only, selects=only is not None, exact=True
+        )
         if with_live:
             # Without a join, each row of the files is one of the table.
             is_live = F.col(IS_LIVE) if IS_LIVE in rows.columns else F.lit(True)
@@ -238,6 +241,7 @@ class SnapshotReader:
         *,
         vectors: Mapping[int, BitMap64] | None = None,
         selects: bool = False,
+        exact: bool = False,
     ) -> DataFrame:
         """Read the stored rows of some files, without those that deletion vectors delete.
 
@@ -249,6 +253,8 @@ class SnapshotReader:
             vectors: the rows to leave out, by the index of the file; None: what the files' own deletion
                 vectors delete.
             selects: whether to read just the rows of ``vectors`` instead.
+            exact: whether to read values as they are stored, whatever the session's settings
+                (`own_sessions`): for rows that are written anew.
 
         Returns:
             The columns of `airflow_delta.spark.reader.file_rows`, where a file's number is its index in
@@ -262,6 +268,7 @@ class SnapshotReader:
             table=self._snapshot.table,
             file_format=self._format,
             options=self._options,
+            read_in=self._exact_session if exact else None,
         )
         if vectors is None:
             vectors = self.vectors(adds)
@@ -299,6 +306,10 @@ class SnapshotReader:
             open_uri=self._access.locate,
             num_rows=num_records(adds["stats"]) if "stats" in adds.column_names else None,
         )
+
+    @cached_property
+    def _exact_session(self) -> SparkSession:
+        return exact_session(self._spark, mode=self._mode)
 
     def _prepare_session(self) -> None:
         if self._mode == "id":

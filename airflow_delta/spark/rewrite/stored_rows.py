@@ -159,7 +159,7 @@ class StoredRows:
         more: Facts | None = None,
         deleted: Mapping[int, BitMap64] | None = None,
     ) -> tuple[DataFrame, list[Column]]:
-        """Read the rows of files.
+        """Read the rows of files, as they are stored (`own_sessions`).
 
         Args:
             adds: the files, all columns of ``add``.
@@ -201,7 +201,7 @@ class StoredRows:
                 "default_version": (T.LongType(), adds["defaultRowCommitVersion"]),
             }
             columns += self._hidden_columns()
-        return self._reader.file_rows(adds, read, facts, vectors=deleted), columns
+        return self._reader.file_rows(adds, read, facts, vectors=deleted, exact=True), columns
 
     def _hidden_columns(self) -> list[Column]:
         row_id, version = self.layout.hidden

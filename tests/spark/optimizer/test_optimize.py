@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import shutil
 from collections.abc import Callable
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.engine import AddFile, DeltaTable
+from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError, StorageError
 from airflow_delta.engine.maintenance.optimize.execution import OptimizeResult
 from airflow_delta.engine.model.paths import decode_path
@@ -26,6 +24,7 @@ from tests.engine.maintenance.optimize.files_of_rows import (
     delete_in_log,
 )
 from tests.row_tables import RowTable, bag, random_table
+from tests.spark.foreign_files import ROWS, SCHEMA, foreign_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -277,15 +276,7 @@ def test_wrong_arguments_are_those_of_the_engine(spark: SparkSession, tmp_path: 
 def test_settings_for_reading_change_no_rows(
     spark: SparkSession, tmp_path: Path, name: str, value: str
 ) -> None:
-    """The files have the column in another case, old dates, and times as INT96."""
-    utc = dt.timezone.utc
-    rows = {
-        "ID": [1, 2],
-        "day": [dt.date(1000, 1, 1), None],
-        "at": pa.array([dt.datetime(1000, 1, 1, 12, tzinfo=utc)] * 2, pa.timestamp("us", "UTC")),
-    }
-    schema = "id long, day date, at timestamp"
-    table = foreign_files(spark, tmp_path, schema, pa.table(rows))
+    table = foreign_files(spark, tmp_path, SCHEMA, ROWS)
     before = table.snapshot().to_arrow().to_pylist()
     spark.conf.set(name, value)
     try:
@@ -316,23 +307,3 @@ def test_files_without_row_ids_are_refused(spark: SparkSession, tmp_path: Path) 
     with pytest.raises(InvalidTableError, match="has no baseRowId"):
         optimize(spark, str(tmp_path))
     assert table.latest_version() == 1
-
-
-def foreign_files(
-    spark: SparkSession,
-    path: Path,
-    schema: str,
-    rows: pa.Table,
-    properties: dict[str, str] | None = None,
-    num_records: int | None = None,
-) -> DeltaTable:
-    """A table with two equal files of another writer."""
-    write(spark.createDataFrame([], schema), str(path), properties=properties)
-    transaction = DeltaTable(str(path)).transaction("WRITE", enforces=["rowTracking"])
-    for name in ("a.parquet", "b.parquet"):
-        pq.write_table(rows, path / name, use_deprecated_int96_timestamps=True)
-        size = (path / name).stat().st_size
-        stats = json.dumps({"numRecords": num_records or len(rows)})
-        transaction.add_files([AddFile(name, {}, size, 0, data_change=True, stats=stats)])
-    transaction.commit()
-    return DeltaTable(str(path))
