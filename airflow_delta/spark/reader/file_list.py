@@ -66,7 +66,7 @@ def scan_files(
 
     Args:
         spark: the session.
-        uris: the URIs of the files, encoded; see `locations.hadoop_uris`. At least one.
+        uris: the URIs of the files, encoded; see `locations.hadoop_uris`; may be none.
         sizes: their sizes in bytes, by which Spark splits the work.
         modified_ms: their modification times in epoch ms.
         schema: the columns to read; a column that a file lacks is null there.

@@ -32,6 +32,7 @@ from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, frame_schema
+from airflow_delta.spark.reader.file_list import scan_files
 from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
 from airflow_delta.spark.reader.file_rows import (
     FILE_NUMBER,
@@ -157,9 +158,28 @@ class SnapshotReader:
         ]
         if not parts:
             other = self.other_schema(tracked=tracked, metadata_columns=metadata_columns)
-            schema = T.StructType([*self.table_schema.fields, *other.fields])
-            return self._spark.createDataFrame([], schema)
+            return self._no_rows(T.StructType([*self.table_schema.fields, *other.fields]))
         return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+
+    def _no_rows(self, schema: T.StructType) -> DataFrame:
+        if not self._options:
+            return self._spark.createDataFrame([], schema)
+        # Only a scan keeps options in the plan.
+        scan = scan_files(
+            self._spark,
+            [],
+            sizes=[],
+            modified_ms=[],
+            schema=T.StructType([T.StructField("nothing", T.BooleanType())]),
+            table=self._snapshot.table,
+            options=self._options,
+        )
+        return scan.select(
+            [
+                F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
+                for field in schema
+            ]
+        )
 
     def located_rows(
         self,

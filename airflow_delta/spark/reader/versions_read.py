@@ -1,8 +1,8 @@
 """Find out whether a DataFrame reads the newest version of a table, and which version that was.
 
 A scan keeps the options of its reader in Spark's plan. `read_snapshot` adds two where the user has given
-neither a version nor a timestamp: such rows stand for those of the table now. A table that was empty has no
-scan; nor have rows that Spark has checkpointed. These are found nowhere.
+neither a version nor a timestamp: such rows stand for those of the table now. Rows that Spark has
+checkpointed have no scan, and aren't found.
 """
 
 from __future__ import annotations

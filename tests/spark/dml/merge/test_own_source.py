@@ -10,7 +10,7 @@ import pytest
 
 from airflow_delta.engine import OptimisticTransaction
 from airflow_delta.engine.errors import CommitConflictError
-from airflow_delta.spark import merge, read_snapshot, update, write
+from airflow_delta.spark import delete, merge, read_snapshot, update, write
 from tests.deep import deep_but_for
 from tests.spark.dml.tables import all_files, rows_in
 
@@ -63,6 +63,22 @@ def test_rows_of_an_older_version_are_refused(spark: SparkSession, table: str, q
     # Rows of a version that was asked for are meant.
     double(spark, table, read_snapshot(spark, table, 0))
     assert rows_in(spark, Path(table)) == [(1, "a", 2), (2, "b", 7)]
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_rows_are_the_tables_own_also_if_there_were_none(
+    spark: SparkSession, table: str, is_empty: bool
+) -> None:
+    """No file has such rows, or the table has no file."""
+    rows = read_snapshot(spark, table).where("id = 1")
+    if is_empty:
+        delete(spark, table)
+    source = read_snapshot(spark, table, predicate=None if is_empty else "p = 'zz'")
+    assert source.schema == rows.schema
+    assert source.collect() == []
+    write(spark.sql("SELECT 1 AS id, 'zz' AS p, 1 AS v"), table)
+    with pytest.raises(CommitConflictError, match="of the table itself"):
+        double(spark, table, source)
 
 
 def test_the_table_is_recognised_by_another_name_of_its_location(
