@@ -56,6 +56,7 @@ FILE_ROW_INDEX = "row_index"
 IS_LIVE = "is_live"
 
 _ENTRY_FILE = "entry_file"
+_IS_ENTRY = "is_entry"
 
 
 def stored_column(name: str) -> Column:
@@ -137,7 +138,12 @@ def with_facts(
         selects: a column of the facts: whether the entry selects the rows in its vector, instead of the
             others. None: all entries select the others. An entry without a vector has an empty one.
     """
-    facts = {_ENTRY_FILE: (T.LongType(), numbers), **facts}
+    facts = {
+        _ENTRY_FILE: (T.LongType(), numbers),
+        # The condition of the join can't say that: from its equality Spark infers filters of the files.
+        _IS_ENTRY: (T.BooleanType(), pa.repeat(pa.scalar(True), len(numbers))),
+        **facts,
+    }
     found = RowVectors(vectors, len(numbers)) if vectors else None
     if found:
         facts = {**facts, **found.facts}
@@ -147,7 +153,7 @@ def with_facts(
     has_entry = F.col(FILE_NUMBER) == F.col(_ENTRY_FILE)
     joined = rows.join(F.broadcast(entries), has_entry)
     if not found:
-        return joined.withColumn(IS_LIVE, has_entry)
+        return joined.withColumn(IS_LIVE, F.col(_IS_ENTRY))
     named = found.is_named(F.col(FILE_ROW_INDEX))
     is_live = ~named if selects is None else named == selects
     return joined.withColumn(IS_LIVE, is_live).where(F.col(IS_LIVE))

@@ -167,6 +167,11 @@ UPDATED = {
 OF_PARTITIONS = {
     "delete": deleted(f"length(p) = 1 AND {FAILING}"),
     "in any order": deleted(f"{FAILING} AND length(p) = 1"),
+    "by a pattern": deleted(f"p LIKE '%a' AND {FAILING}"),
+    "update by a pattern": updated(f"p LIKE '%a' AND {FAILING}"),
+    "merge by a pattern": merged(
+        "target.p LIKE '%a' AND 10 DIV target.v > 4 AND target.id = source.id"
+    ),
     "alternatives": deleted(f"(length(p) = 1 AND {FAILING}) OR (length(p) = 2 AND id = 9)"),
     "update": updated(f"length(p) = 1 AND {FAILING}"),
     "merge": merged("length(target.p) = 1 AND 10 DIV target.v > 4 AND target.id = source.id"),
@@ -181,6 +186,7 @@ IN_SHORT = {
     "what fails, rewritten",
     "what fails, with a rule",
     "update, partitions",
+    "by a pattern, partitions",
 }
 CASES = [
     pytest.param(
