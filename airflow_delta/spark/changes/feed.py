@@ -165,7 +165,9 @@ class _Feed:
             )
         except _AlreadyAppendedError:
             return self._earlier_result(target)
-        return FeedResult(seen.get, result.num_files, committed_version=result.version)
+        # If there are no rows to shuffle, Spark leaves the counting out of the plan.
+        counts = seen.get if result.num_rows else dict.fromkeys(CHANGE_KINDS, 0)
+        return FeedResult(counts, result.num_files, committed_version=result.version)
 
     def to_files(self, table: DeltaTable) -> FeedResult:
         """Append to a directory of Parquet files."""

@@ -124,6 +124,20 @@ def test_versions_without_changes_are_marked_as_told(
     assert append_changes(spark, request).appended is False
 
 
+def test_versions_without_changes_are_marked_in_a_partitioned_table(
+    spark: SparkSession, table: str, tmp_path: Path
+) -> None:
+    write_deltalake(table, pa.table({"id": [8], "day": ["a"]}), mode="append")
+    Peer(table).optimize.compact()
+    target = str(tmp_path / "changes")
+    fields = read_changes(spark, table, 4, 4).schema
+    write(spark.createDataFrame([], fields), target, partition_by=["day"])
+    request = FeedRequest(table, 4, 4, target, "delta")
+    result = append_changes(spark, request)
+    assert (result.counts, result.appended) == (NONE, True)
+    assert append_changes(spark, request).appended is False
+
+
 @pytest.mark.parametrize("at_once", [True, False])
 def test_what_a_killed_run_has_left_is_not_told_twice(
     spark: SparkSession,
