@@ -39,6 +39,7 @@ def foreign_files(
     schema: str,
     rows: pa.Table,
     properties: Mapping[str, str] | None = None,
+    num_records: int | None = None,
 ) -> DeltaTable:
     """A table with two equal files of another writer."""
     write(spark.createDataFrame([], schema), str(path), properties=properties)
@@ -46,12 +47,7 @@ def foreign_files(
     for name in ("a.parquet", "b.parquet"):
         pq.write_table(rows, path / name, use_deprecated_int96_timestamps=True)
         size = (path / name).stat().st_size
-        transaction.add_files(
-            [
-                AddFile(
-                    name, {}, size, 0, data_change=True, stats=json.dumps({"numRecords": len(rows)})
-                )
-            ]
-        )
+        stats = json.dumps({"numRecords": num_records or len(rows)})
+        transaction.add_files([AddFile(name, {}, size, 0, data_change=True, stats=stats)])
     transaction.commit()
     return DeltaTable(str(path))
