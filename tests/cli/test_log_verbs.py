@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -78,7 +80,15 @@ def test_backfill(
 def test_describe_shows_the_last_checkpoint_and_what_is_due(
     sales_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All commits are of long ago; a vacuum and a cleanup leave nothing that is due."""
+    """All is of long ago; a vacuum and a cleanup leave nothing that is due."""
+    for file in sales_copy.glob("*.parquet"):
+        os.utime(file, (0, 0))
+    commit = sales_copy / "_delta_log" / f"{3:020}.json"
+    made = commit.stat().st_mtime
+    commit.write_text(
+        re.sub(r'"deletionTimestamp":\d+', '"deletionTimestamp":1', commit.read_text())
+    )
+    os.utime(commit, (made, made))
     status = report(capsys, "describe", sales_copy)["maintenance"]
     assert status["checkpoint"] == {
         "version": None,
