@@ -25,6 +25,7 @@ because Airflow sends errors between processes::
     │   ├── ConcurrentTransactionError
     │   └── TableAlreadyExistsError
     ├── CommitOutcomeUnknownError          a commit may or may not have been made
+    │   └── CommitCutOffError              the store has kept only a part of it
     ├── CommitOwnerError                   the commit owner of a managed table refused or failed
     │   ├── CommitOwnerUnavailableError    it can't be found or can't be reached
     │   │   └── CommitStoreMissingError    its commit store doesn't exist
@@ -58,6 +59,7 @@ __all__ = [
     "BucketNotFoundError",
     "ChangesNotAvailableError",
     "CommitConflictError",
+    "CommitCutOffError",
     "CommitOutcomeUnknownError",
     "CommitOwnerError",
     "CommitOwnerUnavailableError",
@@ -227,6 +229,13 @@ class TableAlreadyExistsError(CommitConflictError):
 
 class CommitOutcomeUnknownError(DeltaError):
     """A commit may or may not have been made. Facts: version, txn_id."""
+
+
+class CommitCutOffError(CommitOutcomeUnknownError):
+    """The store has kept only a part of a commit, and its file must be deleted. Facts: version, txn_id.
+
+    A repetition of the operation might take that part for the whole commit.
+    """
 
 
 class CommitOwnerError(DeltaError):

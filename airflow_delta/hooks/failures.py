@@ -55,6 +55,8 @@ POLICY = {
     "TableAlreadyExistsError": "retry",
     # Tasks that commit find their commit by its transaction identifier.
     "CommitOutcomeUnknownError": "retry",
+    # They might find a part of it. Somebody has to delete its file.
+    "CommitCutOffError": "fail",
     "CommitOwnerError": "retry",
     "CommitOwnerUnavailableError": "retry",
     "CommitStoreMissingError": "retry",

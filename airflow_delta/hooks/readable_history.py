@@ -24,6 +24,7 @@ def readable_history(
     :param snapshot: the newest version.
     :param limit: the maximum number.
     :param since_ms: leave out commits of earlier times, in epoch milliseconds.
+    :raises InvalidTableError: the properties of the table contradict each other.
     :raises DeltaError: the store failed.
     """
     from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
@@ -33,9 +34,10 @@ def readable_history(
             return snapshot.timeline.history(limit, since_ms=since_ms)
         except (CorruptLogError, InvalidTableError) as error:
             version = getattr(error, "version", None)
-            newer = 0 if version is None else snapshot.version - version
+            if version is None:
+                raise  # It is about the table, not about a commit.
             # Less each time, even if the error is about a commit before those.
-            limit = max(0, min(newer, limit - 1))
+            limit = max(0, min(snapshot.version - version, limit - 1))
             _LOG.warning(
                 "%s: only the newest %d commits are read, because an older one is damaged: %s",
                 snapshot.table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,7 +14,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_delta.assets import delta_asset
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.errors import DeltaWarning, StorageError
+from airflow_delta.engine.errors import DeltaWarning, InvalidTableError, StorageError
 from airflow_delta.engine.maintenance.optimize import settings
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 from airflow_delta.hooks.delta import DeltaHook, reading
@@ -238,6 +239,29 @@ def test_a_search_ends_at_a_damaged_commit(days: Path, caplog: pytest.LogCapture
     found = DeltaHook().commits_of_task(str(days), run, since_ms=None)
     assert found == {table.newest: 1}
     assert f"{table.newest - 1:020}.json" in caplog.text
+
+
+def test_a_search_fails_if_the_properties_of_the_table_contradict_each_other(days: Path) -> None:
+    table = Table(days, EnableRowTrackingOperator)
+    table.next_try()
+    enablement = {
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": "1",
+    }
+    log = days / "_delta_log"
+    lines = (log / f"{0:020}.json").read_text().splitlines()
+    action = next(json.loads(line) for line in lines if "metaData" in line)
+    action["metaData"]["configuration"].update(enablement)
+    protocol = {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["rowTracking", "domainMetadata", "inCommitTimestamp"],
+    }
+    content = "\n".join(map(json.dumps, ({"protocol": protocol}, action)))
+    (log / f"{table.newest + 1:020}.json").write_text(content)
+    run = task_run(context_of()["ti"])
+    with pytest.raises(InvalidTableError, match="inCommitTimestampEnablement"):
+        DeltaHook().commits_of_task(str(days), run, since_ms=None)
 
 
 def test_the_retry_of_a_conversion_to_a_managed_table(

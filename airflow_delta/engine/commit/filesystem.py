@@ -16,6 +16,7 @@ Spec: PROTOCOL.md, "Delta Log Entries".
 from __future__ import annotations
 
 from airflow_delta.engine.errors import (
+    CommitCutOffError,
     CommitOutcomeUnknownError,
     DeltaError,
     NothingWrittenError,
@@ -63,7 +64,8 @@ class FileSystemCommitter:
             NothingWrittenError: the store refused the commit.
             StorageError: a local store failed, and the commit wasn't made.
             CommitOutcomeUnknownError: the store failed, and it is unknown whether the commit was made, or
-                still will be; or the store has kept only a part of it.
+                still will be.
+            CommitCutOffError: the store has kept only a part of the commit.
         """
         failures: list[StorageError] = []
         path = commit_path(version)
@@ -111,9 +113,9 @@ class FileSystemCommitter:
 
     def _make_cut_off_error(
         self, version: int, txn_id: str, expected: bytes, found: bytes
-    ) -> CommitOutcomeUnknownError:
+    ) -> CommitCutOffError:
         path = commit_path(version)
-        return CommitOutcomeUnknownError(
+        return CommitCutOffError(
             f"the store has kept only a part of version {version}: {path} has our txnId {txn_id}, but not "
             f"what was sent ({len(found):,} bytes, expected {len(expected):,}); delete this file before "
             "anybody commits after it, and run the operation again",

@@ -151,7 +151,8 @@ def write(
         UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
         CommitConflictError: another writer made a conflicting change.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
-        StorageError: Spark can't read a source file, or write the data files.
+        StorageError: Spark can't read a source file, or write the data files; or these have other rows
+            than Spark's tasks have written.
         PySparkException: Spark's other errors.
     """
     if txn is not None:

@@ -151,7 +151,8 @@ def committer_options(path: str) -> dict[str, str]:
     # all tasks. So no task leaves files, or deletes any after the job. With algorithm 2, tasks move their
     # files to the directory themselves, at the same time. In object stores, where renames are copies or
     # slow, that saves half of them. But a task whose executor ends meanwhile leaves some files, which
-    # `check_num_rows` finds.
+    # `check_num_rows` finds. Where it isn't called, rows come from files that don't change, so that the
+    # repeated task replaces all of them.
     algorithm = "1" if path.partition(":")[0] in RENAMED_AT_ONCE else "2"
     return {
         # No `_SUCCESS` file: the log, or a marker, records success.

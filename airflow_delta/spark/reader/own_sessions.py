@@ -42,9 +42,10 @@ def own_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSessio
     session = spark.newSession()
     known = session.conf.getAll
     for name, value in {**spark.conf.getAll, **_READ_SETTINGS, **settings}.items():
+        if known.get(name) == value:
+            continue
         # Other names than Spark's are those of Hadoop, such as credentials.
-        is_modifiable = not name.startswith("spark.") or session.conf.isModifiable(name)
-        if known.get(name) != value and is_modifiable:
+        if not name.startswith("spark.") or session.conf.isModifiable(name):
             session.conf.set(name, value)
     return session
 

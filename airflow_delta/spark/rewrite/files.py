@@ -23,7 +23,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from airflow_delta.engine import AddFile, DeltaTable, Snapshot
 from airflow_delta.engine.data_files.footer_statistics import file_statistics
 from airflow_delta.engine.model.paths import encode_path, resolve
-from airflow_delta.spark.reader.columns import FIELD_IDS
 from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
 from airflow_delta.spark.reader.file_rows import FILE_NUMBER
 from airflow_delta.spark.rewrite.row_counts import (
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FileRewriter", "Rewritten"]
 
-_WRITE_IDS = {"spark.sql.parquet.fieldId.write.enabled": "true"}
 _ICEBERG_TAG = "ICEBERG_COMPAT_VERSION"
 
 
@@ -156,15 +154,13 @@ class FileRewriter:
         return [self._new_file(file, {}, None) for file in written]
 
     def _write(self, rows: DataFrame, directory: str, partition_by: tuple[str, ...] = ()) -> None:
-        settings = {FIELD_IDS: str(self._stored.mode == "id").lower(), **_WRITE_IDS}
         with storage_errors(self._table.uri, "write"):
-            with _settings(self._spark, settings):
-                write_data_files(
-                    rows,
-                    hadoop_path(resolve(self._table.storage.root, encode_path(directory))),
-                    partition_by=partition_by,
-                    compression=self._stored.form.properties.parquet_compression_codec,
-                )
+            write_data_files(
+                rows,
+                hadoop_path(resolve(self._table.storage.root, encode_path(directory))),
+                partition_by=partition_by,
+                compression=self._stored.form.properties.parquet_compression_codec,
+            )
             write_nested_ids(self._spark, self._table, directory, self._layout.nested_ids)
 
     @contextmanager
@@ -223,15 +219,3 @@ class FileRewriter:
             ),
             tags=kept if kept or tags is not None else None,
         )
-
-
-@contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_delta.engine.commit.filesystem import FileSystemCommitter
 from airflow_delta.engine.errors import (
+    CommitCutOffError,
     CommitOutcomeUnknownError,
     StorageError,
     UnsafeStorageError,
@@ -104,7 +105,7 @@ def test_a_part_of_our_commit_is_not_ours(store: type[FaultyStorage], inner: Mem
     cut_off = Fault("create", 1, How.FAIL, meanwhile=lambda: inner.create(PATH, data[:-5]))
     committer = FileSystemCommitter(store(inner, cut_off), table="tbl")
     sizes = rf"not what was sent \({len(data) - 5} bytes, expected {len(data)}\); delete this file"
-    with pytest.raises(CommitOutcomeUnknownError, match=sizes) as caught:
+    with pytest.raises(CommitCutOffError, match=sizes) as caught:
         committer.commit(VERSION, data, txn_id="mine")
     assert (caught.value.facts["version"], caught.value.facts["txn_id"]) == (VERSION, "mine")
 
