@@ -72,9 +72,6 @@ def converter(
     if isinstance(stored, pa.BaseExtensionType):
         inner = converter(stored.storage_type, wanted, find, calendar)
         return lambda array: _apply(inner, array.storage)
-    if pa.types.is_dictionary(stored):
-        inner = converter(stored.value_type, wanted, find, calendar)
-        return lambda array: _apply(inner, array.dictionary_decode())
     if pa.types.is_null(wanted):
         return None if stored == wanted else lambda array: pa.nulls(len(array))
     if pa.types.is_null(stored):

@@ -186,9 +186,10 @@ class SparkRounds:
     def _sort(self, order: SortOrder, sources: pa.Table) -> list[Rewritten]:
         """Write sorted files with the rows of a bin."""
         rows, columns = self._stored.read(sources)
-        # If only the log says that there are none, they are counted, too: wrong statistics mustn't remove
-        # rows.
-        num_rows = _known_rows(sources) or rows.count()
+        known = _known_rows(sources)
+        # If only the log says that there are none, or fewer, they are counted: wrong statistics mustn't
+        # remove rows.
+        num_rows = known if known is not None and known > 0 else rows.count()
         if num_rows == 0:
             return [self._rewritten(sources, ())]
         division = divide_rows(

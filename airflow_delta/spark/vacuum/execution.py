@@ -319,9 +319,9 @@ def _plan_of(
     storage, is_listed = snapshot.storage, listed is not None
     files, kept = drop_other_tables(files, kept, storage, is_listed=is_listed)
     lost = max((decision.lost or 0 for decision in decisions), default=0)
-    versions = find_expired_versions(snapshot, retention)
-    kept_from = (each.kept_from for each in decisions if each.kept_from is not None)
-    done = range(versions.start, min(versions.stop, *kept_from, versions.stop))
+    versions = find_expired_versions(snapshot, retention) if is_listed else range(0)
+    kept_from = [each.kept_from for each in decisions if each.kept_from is not None]
+    done = range(versions.start, min([versions.stop, *kept_from]))
     num_found = sum(decision.num_found for decision in decisions)
     return VacuumPlan(
         snapshot.table,
@@ -331,6 +331,6 @@ def _plan_of(
         files,
         kept,
         min(max(lost, snapshot.timeline.earliest_recreatable), snapshot.version),
-        vacuumed=done[-1] if done and is_listed else None,
+        vacuumed=done[-1] if done else None,
         reason=None if files.num_rows else explain_nothing_to_delete(num_found, kept),
     )
