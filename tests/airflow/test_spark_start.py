@@ -32,6 +32,7 @@ def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.deep
 def test_a_job_writes_its_checkpoint_and_logs_warnings_and_where_it_runs(
     sales_copy: Path, logged: list[str]
 ) -> None:

@@ -44,6 +44,7 @@ def columns(table: Path, add: dict[str, Any]) -> list[str]:
     return names
 
 
+@pytest.mark.deep
 def test_files_get_the_form_that_iceberg_needs(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def counted(rows: Sequence[dict[str, Any]]) -> Counter[str]:
     return Counter(json.dumps(row, default=str) for row in rows)
 
 
+@pytest.mark.deep
 def test_deletes_updates_merges_and_restores(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path
 ) -> None:

@@ -179,14 +179,9 @@ OF_PARTITIONS = {
 IN_SHORT = {
     "delete, deleted",
     "a merge by both, deleted",
-    "a clause by source, deleted",
-    "a merge with what is known of the source, deleted",
     "inserts, deleted",
-    "inserts after a filter, deleted",
     "what fails, rewritten",
-    "what fails, with a rule",
     "update, partitions",
-    "by a pattern, partitions",
 }
 CASES = [
     pytest.param(

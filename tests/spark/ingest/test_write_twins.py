@@ -58,6 +58,7 @@ def test_binary_partition_values_are_the_bytes_of_their_text(
 PRECISIONS = [(38, 0), (38, 10), (38, 38), (30, 2), (29, 29), (28, 5)]
 
 
+@pytest.mark.deep
 def test_delta_spark_finds_the_least_and_the_greatest_decimal_of_each_file(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+@pytest.mark.deep
 def test_files_are_skipped(spark: SparkSession, table: str) -> None:
     snapshot = DeltaTable(table).snapshot()
     generated, schema = generated_partitions(spark, snapshot), frame_schema(snapshot.schema)

@@ -12,7 +12,6 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.spark import read_snapshot
-from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
 from tests.spark.conftest import rows_of, rows_of_each
 
@@ -80,7 +79,8 @@ STEPS = {
 ROW_IDS = "_metadata.row_id AS _row_id, _metadata.row_commit_version AS _row_commit_version"
 
 
-@pytest.mark.parametrize("mode", deep_but_for(STEPS, "id"))
+@pytest.mark.deep
+@pytest.mark.parametrize("mode", STEPS)
 def test_every_version_reads_as_by_delta_spark(
     spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path, mode: str
 ) -> None:

@@ -64,6 +64,7 @@ STEPS = [
 READ = "SELECT *, _metadata.row_id, _metadata.row_commit_version FROM T! ORDER BY id"
 
 
+@pytest.mark.deep
 def test_features_that_need_it_are_dropped(
     spark: SparkSession, tmp_path: Path, delta_spark: DeltaSpark
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_source_ten_times_as_large(spark: SparkSession, numbers: Path) -> None
     assert values_in(spark, numbers) == dict.fromkeys(range(100), 1)
 
 
+@pytest.mark.deep
 def test_rows_without_a_key_of_the_source_are_not_joined(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

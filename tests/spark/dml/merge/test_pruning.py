@@ -123,6 +123,7 @@ CASES: dict[str, tuple[str, Column | str, str]] = {
 }
 
 
+@pytest.mark.deep
 def test_files_that_are_read(
     spark: SparkSession, table: Path, rows: DataFrame, store: RowStore
 ) -> None:
