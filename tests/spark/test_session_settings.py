@@ -17,6 +17,7 @@ from airflow_delta.spark import (
     delete,
     merge,
     read_snapshot,
+    set_not_null,
     update,
     write,
 )
@@ -142,6 +143,18 @@ def test_rows_that_are_written_anew_stay_as_they_are_stored(
             expected.append({**row, "k": k})
     change(spark, str(tmp_path))
     assert bag(table.snapshot().to_arrow().to_pylist()) == bag(expected)
+
+
+def test_rows_are_checked_against_new_rules_as_they_are_stored(
+    reading_otherwise: SparkSession, tmp_path: Path
+) -> None:
+    spark, root = reading_otherwise, str(tmp_path)
+    foreign_files(spark, tmp_path, SCHEMA, ROWS)
+    add_constraint(spark, root, "old", "day IS NULL OR day = DATE'1000-01-01'")
+    with pytest.raises(ConstraintViolationError) as found:
+        add_constraint(spark, root, "other", "day IS NULL OR day <> DATE'1000-01-01'")
+    assert found.value.facts["num_rows"] == 2
+    set_not_null(spark, root, "id")  # In the files it is ID.
 
 
 def test_rows_without_the_ids_of_columns_are_not_written_as_nulls(

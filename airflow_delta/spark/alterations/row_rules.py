@@ -125,6 +125,7 @@ def _check_rows(spark: SparkSession, table: DeltaTable, base: Snapshot, metadata
     now = Counter(rule.name for rule in rules)
     new = [rule for rule in rules if now[rule.name] > former[rule.name]]
     with storage_errors(table.uri, "read"):
-        error = violation(SnapshotReader(spark, table, base).rows(), new, table=table.uri)
+        rows = SnapshotReader(spark, table, base).rows(exact=True)
+        error = violation(rows, new, table=table.uri)
     if error is not None:
         raise error

@@ -22,7 +22,13 @@ from airflow_delta.spark.dml.assignments import Assignments, MissingMembers
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION, without_empty
-from airflow_delta.spark.writer.alignment import absent_value, with_generated, without_collation
+from airflow_delta.spark.writer.alignment import (
+    absent_value,
+    default_of,
+    select_resolved,
+    with_generated,
+    without_collation,
+)
 from airflow_delta.spark.writer.casts import Cast
 
 if TYPE_CHECKING:
@@ -97,7 +103,7 @@ def assign(
 
     Raises:
         ConstraintViolationError: values of a type can't be stored. Facts: columns.
-        InvalidTableError: an expression of the table is no text.
+        InvalidTableError: an expression of the table is no text, or Spark can't resolve it.
     """
     assigner = _Assigner(clauses, target, clause, copies=copies)
     raw = rows.select(
@@ -108,7 +114,8 @@ def assign(
         ),
         *(name for i in range(len(old.fields) if old else 0) if (name := f"{_OLD}{i}") not in keep),
     )
-    new = raw.select(*(quoted(name) for name in keep), *assigner.columns(raw, old))
+    columns = [*(quoted(name) for name in keep), *assigner.columns(raw, old)]
+    new = select_resolved(raw, columns, assigner.defaults(old), table=target.table)
     return assigner.with_generated(new, computed_later)
 
 
@@ -148,6 +155,17 @@ class _Assigner:
                 former = (F.col(f"{_OLD}{i}"), old.fields[i].data_type)
             found.append(self._value(field, given, former).alias(field.name))
         return found
+
+    def defaults(self, old: StructType | None) -> dict[str, Column]:
+        """The defaults of columns that some rows lack, by their names in errors."""
+        known = frozenset(old.names if old is not None else ())
+        cast = Cast(self.target.table)
+        return {
+            default_of(field): absent_value(field, cast)
+            for field in self.target.schema
+            if field.name not in known
+            and not all(assignments.assigns(field.name) for assignments in self.clauses.values())
+        }
 
     def _value(
         self,

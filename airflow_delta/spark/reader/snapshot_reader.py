@@ -128,6 +128,7 @@ class SnapshotReader:
         pruning: Any = None,
         tracked: TrackedRows | None = None,
         metadata_columns: Sequence[str] = (),
+        exact: bool = False,
     ) -> DataFrame:
         """Read the rows of the snapshot: all columns of the table, then the added ones.
 
@@ -135,6 +136,7 @@ class SnapshotReader:
             pruning: a `pyarrow.compute.Expression`; files for which it is never true may be skipped.
             tracked: the sources of row ids, to add row ids and row commit versions.
             metadata_columns: metadata columns to add, checked.
+            exact: see `file_rows`.
 
         Raises:
             UnsupportedFeatureError: Spark can't read such files, or has no row index for them.
@@ -152,7 +154,7 @@ class SnapshotReader:
         has_vector = pc.is_valid(adds["deletionVector"])
         # Two scans, so that the join with deletion vectors doesn't slow down the other files.
         parts = [
-            self._rows(files, tracked, metadata_columns)
+            self._rows(files, tracked, metadata_columns, exact=exact)
             for files in (adds.filter(pc.invert(has_vector)), adds.filter(has_vector))
             if files.num_rows
         ]
@@ -274,7 +276,7 @@ class SnapshotReader:
                 vectors delete.
             selects: whether to read just the rows of ``vectors`` instead.
             exact: whether to read values as they are stored, whatever the session's settings
-                (`own_sessions`): for rows that are written anew.
+                (`own_sessions`): for rows that are written anew, or checked against a new rule.
 
         Returns:
             The columns of `airflow_delta.spark.reader.file_rows`, where a file's number is its index in
@@ -336,7 +338,12 @@ class SnapshotReader:
             self._spark.conf.set(FIELD_IDS, "true")
 
     def _rows(
-        self, adds: pa.Table, tracked: TrackedRows | None, metadata_columns: Sequence[str]
+        self,
+        adds: pa.Table,
+        tracked: TrackedRows | None,
+        metadata_columns: Sequence[str],
+        *,
+        exact: bool,
     ) -> DataFrame:
         """Like `rows`, for some files."""
         schema, mode, partitioning = self._snapshot.schema, self._mode, self._partition_columns
@@ -352,7 +359,7 @@ class SnapshotReader:
             columns += tracked.columns()
         version = self._snapshot.version
         columns += [metadata_column(name, version=version) for name in metadata_columns]
-        return self.file_rows(adds, stored, facts).select(columns)
+        return self.file_rows(adds, stored, facts, exact=exact).select(columns)
 
     def _need_row_index(self, what: str) -> None:
         refuse_without_row_index(self._format, what, table=self._snapshot.table)

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -397,7 +397,7 @@ def unresolved_rule(rule: str, error: AnalysisException, *, table: str) -> Delta
         error: Spark's error.
         table: the table's location.
     """
-    if _is_on(_CASE_SENSITIVE):
+    if _is_on(_CASE_SENSITIVE) and not isinstance(error, ParseException):
         return InvalidArgumentError(
             f"Spark can't evaluate the table's rule {rule}, perhaps because it has names in another case: "
             f"set {_CASE_SENSITIVE} to false in the session; {error}",

@@ -38,7 +38,9 @@ __all__ = [
     "AlignedRows",
     "absent_value",
     "align_rows",
+    "default_of",
     "depending_on",
+    "select_resolved",
     "with_generated",
 ]
 
@@ -100,7 +102,7 @@ def align_rows(
     for column in schema:
         source = given.get(column.name.lower())
         if source is None:
-            value = absent[_default_of(column)] = absent_value(column, cast)
+            value = absent[default_of(column)] = absent_value(column, cast)
             if _GENERATION in column.metadata:
                 computed.append(column)
         else:
@@ -110,7 +112,7 @@ def align_rows(
         columns.append(_named(value, column.name, source))
     later = depending_on(computed, made, table=table)
     now = [column for column in computed if column not in later]
-    aligned = _select(rows, columns, absent, table=table)
+    aligned = select_resolved(rows, columns, absent, table=table)
     return AlignedRows(
         with_generated(aligned, now, partition_by, table=table),
         frozenset(column.name for column in schema if column.name.lower() in given),
@@ -226,16 +228,16 @@ def absent_value(field: StructField, cast: Cast) -> Column:
     if field.metadata.get(_DEFAULT) is None or "delta.identity.start" in field.metadata:
         return null
     text = _sql(field, _DEFAULT, cast.table)
-    value = table_expression(text, _default_of(field), table=cast.table)
+    value = table_expression(text, default_of(field), table=cast.table)
     return value.cast(spark_type(field.data_type))
 
 
-def _default_of(field: StructField) -> str:
+def default_of(field: StructField) -> str:
     """The name of a column's default in errors."""
     return f"default of {field.name}"
 
 
-def _select(
+def select_resolved(
     rows: DataFrame, columns: Sequence[Column | str], rules: Mapping[str, Column], *, table: str
 ) -> DataFrame:
     """Select columns; an error about one of the table's expressions names it.
@@ -245,6 +247,11 @@ def _select(
         columns: the columns.
         rules: the expressions of the table among them, by what they are in it.
         table: the table's location, for errors.
+
+    Raises:
+        InvalidTableError: Spark can't resolve one of the expressions. Facts: rule.
+        InvalidArgumentError: the same, and the session is case-sensitive. Facts: rule.
+        AnalysisException: it can't resolve something else.
     """
     try:
         return rows.select(*columns)
@@ -301,7 +308,9 @@ def with_generated(
         (F.when(chosen[column.name], value) if column.name in chosen else value).alias(name)
         for column, value, name in zip(columns, computed, names, strict=True)
     ]
-    raw = _select(rows, ["*", *values], dict(zip(rules, computed, strict=True)), table=table)
+    raw = select_resolved(
+        rows, ["*", *values], dict(zip(rules, computed, strict=True)), table=table
+    )
     types = parse_schema(raw.select(names).schema.json(), table)
     cast, made = Cast(table), {}
     for column, name, found in zip(columns, names, types, strict=True):

@@ -545,6 +545,19 @@ def test_a_case_sensitive_session_is_named(spark: SparkSession, tmp_path: Path) 
         spark.conf.unset("spark.sql.caseSensitive")
 
 
+def test_a_rule_that_is_no_sql_is_the_tables_fault_in_a_case_sensitive_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    wrong = StructField("b", INTEGER, metadata={"CURRENT_DEFAULT": "1 +"})
+    DeltaTable.create(str(tmp_path), StructType((StructField("a", INTEGER), wrong)))
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(InvalidTableError, match="the table's rule default of b: "):
+            write(spark.sql("SELECT 2 AS a"), str(tmp_path))
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
 @pytest.mark.parametrize("expression", ["no_such(1)", "1 +"])
 @pytest.mark.parametrize(
     ("key", "rule"),

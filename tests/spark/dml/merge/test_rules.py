@@ -11,7 +11,11 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.store.memory import MemoryCommitStore
 from airflow_delta.engine.commit.store.owner import StoreBackedOwner
-from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
+from airflow_delta.engine.errors import (
+    ConstraintViolationError,
+    InvalidArgumentError,
+    InvalidTableError,
+)
 from airflow_delta.engine.model.schema import (
     BOOLEAN,
     DATE,
@@ -299,3 +303,21 @@ def test_columns_that_the_source_lacks(spark: SparkSession, tmp_path: Path) -> N
     begun = merge(spark, str(tmp_path), rows.drop("w"), "target.id = source.id")
     with pytest.raises(InvalidArgumentError, match=r"the source lacks the columns \['w'\]"):
         begun.when_not_matched_insert_all().execute()
+
+
+@pytest.mark.parametrize("expression", ["no_such(1)", "1 +", "id"])
+def test_a_default_that_spark_cannot_resolve_is_named(
+    spark: SparkSession, tmp_path: Path, expression: str
+) -> None:
+    column = StructField("v", LONG, metadata={"CURRENT_DEFAULT": expression})
+    DeltaTable.create(
+        str(tmp_path), StructType((StructField("id", LONG), column)), properties=DEFAULTS
+    )
+    write(spark.sql("SELECT 1L AS id, 1L AS v"), str(tmp_path))
+    version = DeltaTable(tmp_path).latest_version()
+    rows = spark.sql("SELECT 2L AS id")
+    begun = merge(spark, str(tmp_path), rows, "target.id = source.id")
+    with pytest.raises(InvalidTableError, match="the table's rule default of v: ") as caught:
+        begun.when_not_matched_insert({"id": "source.id"}).execute()
+    assert caught.value.facts["rule"] == "default of v"
+    assert DeltaTable(tmp_path).latest_version() == version
