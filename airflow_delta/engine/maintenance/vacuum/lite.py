@@ -8,7 +8,7 @@ full vacuum finds files that no commit names, such as those of a job that died.
    a lite vacuum is refused.
 2. `read_named_files` reads what they name. Clocks of writers and stores differ, so an old commit may record
    that it removed a file within the retention. That file stays, and the next vacuum begins with that
-   commit. So it does after a full vacuum, which reads the same commits.
+   commit. So it does after a full vacuum, which reads the same commits (`find_vacuumed_versions`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION
-from airflow_delta.engine.arrow.json.reader import NonFileAction
+from airflow_delta.engine.arrow.json.reader import NonFileAction, ParsedCommits
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
@@ -36,7 +36,14 @@ from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.replay.tombstones import expired
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["NamedFiles", "find_lite_versions", "read_named_files"]
+__all__ = [
+    "NamedFiles",
+    "find_first_kept",
+    "find_lite_versions",
+    "find_vacuumed_versions",
+    "list_named_files",
+    "read_named_files",
+]
 
 _NAMED_SCHEMA = LISTED_SCHEMA.append(pa.field(VERSION, pa.int64()))
 """Files, each with the version whose commit names it."""
@@ -49,8 +56,8 @@ class NamedFiles:
     Attributes:
         files: the files below the root, each once, with the columns of `list_files`. All times are null,
             and so is the size of deletion vectors and of files whose remove doesn't have it.
-        done: the commits, from the first on, that name no other file. The commit after them names a file
-            that stays, because it is too young, or was removed within the retention.
+        done: the commits, from the first on, that name no other file. The commit after them has removed a
+            file within the retention.
     """
 
     files: pa.Table
@@ -89,17 +96,13 @@ def find_lite_versions(snapshot: Snapshot, cutoff_ms: int, *, vacuumed: int | No
     return range(start, newest + 1)
 
 
-def read_named_files(
-    snapshot: Snapshot, versions: range, cutoff_ms: int, *, young: pa.ChunkedArray | None = None
-) -> NamedFiles:
+def read_named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> NamedFiles:
     """Read which files commits have removed, with their deletion vectors, and their change data files.
 
     Args:
         snapshot: the newest version.
         versions: the commits.
         cutoff_ms: what was removed at this time or later is left out.
-        young: the paths of files that stay because they are too young; None if unknown. A copied table may
-            have files that are younger than their removal.
 
     Raises:
         CorruptLogError: a commit breaks the protocol.
@@ -107,31 +110,86 @@ def read_named_files(
     """
     tables, end = [pa.Table.from_batches([], _NAMED_SCHEMA)], versions.stop
     for _, commits in read_commits(snapshot, versions):
-        old = expired(commits.files.removes, cutoff_ms - 1)
-        removes = commits.files.removes.filter(old)
-        since = removes[VERSION]
-        if removes.num_rows < len(old):
-            end = min(end, pc.min(commits.files.removes[VERSION].filter(pc.invert(old))).as_py())
-        relative, absolute = locate_deletion_vectors(
-            removes["deletionVector"], table=snapshot.table
-        )
-        far, known = absolute.drop_null(), absolute.is_valid()
-        unknown = pa.nulls(removes.num_rows, pa.int64())
-        tables += [
-            _make_rows(locate_paths(removes["path"], root=snapshot.table), removes["size"], since),
-            _make_rows(_drop_irregular(relative), unknown, since),
-            _make_rows(
-                locate_paths(far, root=snapshot.table), unknown[: len(far)], since.filter(known)
-            ),
-            *_read_change_data(commits.non_file_actions, snapshot.table),
-        ]
-    named = pa.concat_tables(tables)
-    if young is not None and len(young):
-        kept = named[VERSION].filter(pc.is_in(named["path"], value_set=young))
-        end = min(end, pc.min(kept).as_py()) if len(kept) else end
-    found = named.filter(named["path"].is_valid()).drop_columns([VERSION])
-    files = drop_duplicates(found)
+        named, recent = list_named_files(commits, cutoff_ms, table=snapshot.table)
+        tables.append(named)
+        end = end if recent is None else min(end, recent)
+    files = drop_duplicates(pa.concat_tables(tables).drop_columns([VERSION]))
     return NamedFiles(files, range(versions.start, end))
+
+
+def find_vacuumed_versions(
+    snapshot: Snapshot, versions: range, cutoff_ms: int, *, young: pa.ChunkedArray
+) -> range:
+    """Find the commits, from the first on, that name no file that stays in a full vacuum.
+
+    The search ends with the run of commits that has the first such file, so damage after it isn't noticed.
+
+    Args:
+        snapshot: the newest version.
+        versions: the commits.
+        cutoff_ms: what was removed at this time or later stays.
+        young: the paths of files that stay because they are too young. A copied table may have files that
+            are younger than their removal.
+
+    Raises:
+        CorruptLogError: a commit breaks the protocol.
+        ObjectNotFoundError: a commit vanished: a cleanup is running.
+    """
+    # Run by run: the first vacuum of a table reads all of its old commits.
+    for _, commits in read_commits(snapshot, versions):
+        named, recent = list_named_files(commits, cutoff_ms, table=snapshot.table)
+        kept = find_first_kept(named, young)
+        stays = [version for version in (recent, kept) if version is not None]
+        if stays:
+            return range(versions.start, min(stays))
+    return versions
+
+
+def list_named_files(
+    commits: ParsedCommits, cutoff_ms: int, *, table: str
+) -> tuple[pa.Table, int | None]:
+    """List the files that commits name: those that they have removed, and their change data files.
+
+    Args:
+        commits: with `REMOVE_COLUMNS`.
+        cutoff_ms: what was removed at this time or later is left out.
+        table: the table's location.
+
+    Returns:
+        The files below the root, with the columns of `list_files` and the version whose commit names each;
+        and the first version that has removed one that is left out, None if there is none.
+
+    Raises:
+        CorruptLogError: a commit breaks the protocol.
+    """
+    old = expired(commits.files.removes, cutoff_ms - 1)
+    recent: int | None = pc.min(commits.files.removes[VERSION].filter(pc.invert(old))).as_py()
+    removes = commits.files.removes.filter(old)
+    since = removes[VERSION]
+    relative, absolute = locate_deletion_vectors(removes["deletionVector"], table=table)
+    far, known = absolute.drop_null(), absolute.is_valid()
+    unknown = pa.nulls(removes.num_rows, pa.int64())
+    tables = [
+        _make_rows(locate_paths(removes["path"], root=table), removes["size"], since),
+        _make_rows(_drop_irregular(relative), unknown, since),
+        _make_rows(locate_paths(far, root=table), unknown[: len(far)], since.filter(known)),
+        *_read_change_data(commits.non_file_actions, table),
+    ]
+    named = pa.concat_tables(tables)
+    return named.filter(named["path"].is_valid()), recent
+
+
+def find_first_kept(named: pa.Table, young: pa.ChunkedArray) -> int | None:
+    """Find the first version that names a file which stays because it is too young; None for none.
+
+    Args:
+        named: files by `list_named_files`.
+        young: the paths of the files that stay.
+    """
+    version: int | None = pc.min(
+        named[VERSION].filter(pc.is_in(named["path"], value_set=young))
+    ).as_py()
+    return version
 
 
 def _read_change_data(non_file_actions: Sequence[NonFileAction], table: str) -> Iterator[pa.Table]:

@@ -58,7 +58,11 @@ from airflow_delta.engine.maintenance.vacuum.classification import (
 )
 from airflow_delta.engine.maintenance.vacuum.inventory import select_inventory_files
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import read_last_vacuum
-from airflow_delta.engine.maintenance.vacuum.lite import find_lite_versions, read_named_files
+from airflow_delta.engine.maintenance.vacuum.lite import (
+    find_lite_versions,
+    find_vacuumed_versions,
+    read_named_files,
+)
 from airflow_delta.engine.maintenance.vacuum.other_tables import drop_other_tables
 from airflow_delta.engine.maintenance.vacuum.references import References, collect_references
 from airflow_delta.engine.maintenance.vacuum.retention import Retention, choose_retention
@@ -365,7 +369,7 @@ def _find_vacuumed_version(
     )
     young = young.filter(pc.invert(protected.protect(young)))
     try:
-        done = read_named_files(snapshot, versions, retention.cutoff_ms, young=young).done
+        done = find_vacuumed_versions(snapshot, versions, retention.cutoff_ms, young=young)
     except (TableStateError, ObjectNotFoundError):
         # A damaged commit that a checkpoint covers, or a running cleanup. Only the record depends on it.
         return None

@@ -32,7 +32,7 @@ from airflow_delta.engine.maintenance.vacuum.execution import execute_vacuum
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import read_last_vacuum
 from airflow_delta.engine.maintenance.vacuum.plan import VacuumPlan, plan_vacuum
 from airflow_delta.engine.storage.local import LocalStorage
-from tests.faulty_storage import Fault, FaultyStorage
+from tests.faulty_storage import READS, Fault, FaultyStorage
 from tests.house.test_layers import loaded_after
 from tests.log_builder import PROTOCOL, add, commit_path, metadata, remove, write_commit
 from tests.scripted_owner import ScriptedOwner, tracked
@@ -714,6 +714,26 @@ def test_a_full_vacuum_does_without_commits_that_a_checkpoint_covers(tmp_path: P
     commit_path(tmp_path, 1).write_text("{")
     made = plan(storage)
     assert (paths(made), made.vacuumed) == (["a"], None)
+
+
+def test_a_full_vacuum_reads_old_commits_only_up_to_the_first_that_names_a_file_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vacuum_log, "_FIRST_RUN_BYTES", 1)
+    monkeypatch.setattr(vacuum_log, "_RUN_BYTES", 1)
+    names = [f"f{number}" for number in range(5)]
+    removes = [[remove(name, deletionTimestamp=OLD_MS)] for name in names]
+    storage = make(tmp_path, [*map(add, names)], *removes, [add("b")])
+    put(tmp_path, *names, "b")
+    put(tmp_path, names[2], at=RECENT_MS)
+    assert DeltaTable(str(tmp_path)).checkpoint().written
+    commit_path(tmp_path, 0).unlink()
+    faulty = FaultyStorage(storage)
+    made = plan(faulty)
+    assert (paths(made), made.vacuumed) == ([*names[:2], *names[3:]], 2)
+    read = ",".join(call.path for call in faulty.calls if call.operation in READS)
+    versions = [version for version in range(7) if f"{version:020}.json" in read]
+    assert versions == [1, 2, 3]
 
 
 def test_lite_figures_are_those_of_the_log(history: LocalStorage) -> None:
