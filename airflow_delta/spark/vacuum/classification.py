@@ -25,13 +25,20 @@ from airflow_delta.engine.maintenance.vacuum.classification import (
     make_is_deleted,
     make_is_expired,
 )
+from airflow_delta.engine.maintenance.vacuum.lite import find_first_kept
 from airflow_delta.engine.maintenance.vacuum.references import References
 from airflow_delta.engine.maintenance.vacuum.retention import Retention
 from airflow_delta.engine.maintenance.vacuum.scope import Scope
-from airflow_delta.engine.replay.tombstones import expired
 from airflow_delta.spark.checkpoint.key_shuffle import Parcel, StorageAddress
 from airflow_delta.spark.runtime.executor_errors import errors_for_driver
-from airflow_delta.spark.vacuum.references import CLEANED, LIVE, RECENT, REMOVED_FILES
+from airflow_delta.spark.vacuum.references import (
+    CLEANED,
+    LIVE,
+    NAMED_FILES,
+    RECENT,
+    REMOVED_FILES,
+    STAYS,
+)
 
 __all__ = ["DELETABLE", "FOUND_FILES", "Decision", "FileClassifier"]
 
@@ -44,6 +51,7 @@ DELETABLE = pa.schema([*LISTED_SCHEMA, pa.field("kind", pa.string())])
 _PATHS = pa.schema([pa.field("path", pa.string())])
 _SCHEMAS = {
     FOUND_FILES: LISTED_SCHEMA,
+    NAMED_FILES: pa.schema([pa.field(VERSION, pa.int64()), pa.field("path", pa.string())]),
     REMOVED_FILES: pa.schema(
         [
             pa.field(VERSION, pa.int64()),
@@ -63,7 +71,7 @@ class Decision:
         kept: why the others are kept.
         num_found: the number of files that were found.
         lost: the newest version that removed a file which is gone after the vacuum; None if there is none.
-        kept_from: the oldest version that removed a file which stays, because it is too young, or was
+        kept_from: the oldest expired version that names a file which stays, because it is too young, or was
             removed within the retention; None if there is none.
     """
 
@@ -99,10 +107,10 @@ class FileClassifier:
 
     def _decision(self, parcels: Iterable[tuple[int, Parcel]]) -> Decision:
         batches: dict[str, list[pa.RecordBatch]] = defaultdict(list)
-        cleaned = []
+        versions: dict[str, list[int]] = {CLEANED: [], STAYS: []}
         for _, (kind, content) in parcels:
-            if kind == CLEANED:
-                cleaned.append(int(content))
+            if kind in versions:
+                versions[kind].append(int(content))
             else:
                 schema = _SCHEMAS.get(kind, _PATHS)
                 batches[kind].append(pa.ipc.read_record_batch(pa.py_buffer(content), schema))
@@ -124,22 +132,20 @@ class FileClassifier:
             is_gone = make_is_expired(protected, self.retention, deleted=files)
         removed = pa.Table.from_batches(batches[REMOVED_FILES], _SCHEMAS[REMOVED_FILES])
         lost = pc.max(removed[VERSION].filter(is_gone(removed, removed["path"]))).as_py()
-        lost = max([*cleaned, *([] if lost is None else [lost])], default=None)
-        kept_from = _find_kept_from(found, removed, protected, self.retention.cutoff_ms)
+        lost = max([*versions[CLEANED], *([] if lost is None else [lost])], default=None)
+        named = pa.Table.from_batches(batches[NAMED_FILES], _SCHEMAS[NAMED_FILES])
+        young = _find_kept_from(found, named, protected, self.retention.cutoff_ms)
+        kept_from = min([*versions[STAYS], *([] if young is None else [young])], default=None)
         return Decision(_bytes_of(files), kept, found.num_rows, lost, kept_from)
 
 
 def _find_kept_from(
-    found: pa.Table, removed: pa.Table, protected: References, cutoff_ms: int
+    found: pa.Table, named: pa.Table, protected: References, cutoff_ms: int
 ) -> int | None:
-    ages = pc.greater_equal(found["modificationTime"], pa.scalar(cutoff_ms, pa.int64()))
-    young = found["path"].filter(ages)
-    young = young.filter(pc.invert(protected.protect(young)))
-    stays = pc.or_(
-        pc.invert(expired(removed, cutoff_ms - 1)), pc.is_in(removed["path"], value_set=young)
+    young = found["path"].filter(
+        pc.greater_equal(found["modificationTime"], pa.scalar(cutoff_ms, pa.int64()))
     )
-    version: int | None = pc.min(removed[VERSION].filter(stays)).as_py()
-    return version
+    return find_first_kept(named, young.filter(pc.invert(protected.protect(young))))
 
 
 def _references(kind: str, batches: dict[str, list[pa.RecordBatch]]) -> References:

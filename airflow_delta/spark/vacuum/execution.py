@@ -180,10 +180,15 @@ class _Job:
                 snapshot = before if newest.version == before.version else newest
                 retention = retain(snapshot.properties)
                 listed = before.version if inventory is None else None
-                decisions = self._decisions(snapshot, found, summaries, retention, listed=listed)
+                expired = range(0)
+                if listed is not None:
+                    expired = find_expired_versions(snapshot, retention)
+                decisions = self._decisions(
+                    snapshot, found, summaries, retention, listed=listed, expired=expired
+                )
             finally:
                 found.unpersist()
-        return _plan_of(decisions, snapshot, retention, listed=listed)
+        return _plan_of(decisions, snapshot, retention, listed=listed, expired=expired)
 
     def execute(self, plan: VacuumPlan) -> VacuumResult:
         """Delete the files of a plan, except those that a concurrent commit has added again."""
@@ -218,6 +223,7 @@ class _Job:
         retention: Retention,
         *,
         listed: int | None,
+        expired: range,
     ) -> list[Decision]:
         """Decide about the files, partitioned by their names."""
         names = ByHash(1 + sum(summary.count for summary in summaries) // _PARTITION_FILES)
@@ -238,7 +244,13 @@ class _Job:
         while True:
             try:
                 logged = log_parcels(
-                    self._context, self._address, snapshot, names, cutoff_ms=cutoff_ms, until=until
+                    self._context,
+                    self._address,
+                    snapshot,
+                    names,
+                    cutoff_ms=cutoff_ms,
+                    until=until,
+                    expired=expired,
                 )
                 known = self._context.parallelize(extra, max(len(extra), 1))
                 parcels = self._context.union([files_found, logged, known])
@@ -305,7 +317,12 @@ def _files(batch: bytes) -> pa.Table:
 
 
 def _plan_of(
-    decisions: Sequence[Decision], snapshot: Snapshot, retention: Retention, *, listed: int | None
+    decisions: Sequence[Decision],
+    snapshot: Snapshot,
+    retention: Retention,
+    *,
+    listed: int | None,
+    expired: range,
 ) -> VacuumPlan:
     """Combine the decisions about all partitions into a plan."""
     tables = [pa.ipc.open_stream(decision.files).read_all() for decision in decisions]
@@ -319,9 +336,8 @@ def _plan_of(
     storage, is_listed = snapshot.storage, listed is not None
     files, kept = drop_other_tables(files, kept, storage, is_listed=is_listed)
     lost = max((decision.lost or 0 for decision in decisions), default=0)
-    versions = find_expired_versions(snapshot, retention) if is_listed else range(0)
     kept_from = [each.kept_from for each in decisions if each.kept_from is not None]
-    done = range(versions.start, min([versions.stop, *kept_from]))
+    done = range(expired.start, min([expired.stop, *kept_from]))
     num_found = sum(decision.num_found for decision in decisions)
     return VacuumPlan(
         snapshot.table,

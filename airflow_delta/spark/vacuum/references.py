@@ -1,9 +1,9 @@
 """Read the references of a log to files, and partition them by file name.
 
-The references are the files that the table needs, and those that commits have removed. Different
-paths may mean the same file (see the engine's ``maintenance/vacuum``), but they end with the same
-name. So a found file and all references to it are in the partition of its name, where the engine's
-rules can decide about it.
+The references are the files that the table needs, those that commits have removed, and those that old
+commits name, by which the vacuum records its progress. Different paths may mean the same file (see the
+engine's ``maintenance/vacuum``), but they end with the same name. So a found file and all references to it
+are in the partition of its name, where the engine's rules can decide about it.
 
 Before that, the files of the newest version are reconciled by the engine's rules, in partitions by
 file key. The driver gets none of them.
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION
 from airflow_delta.engine.arrow.python_arrays import array_of
-from airflow_delta.engine.errors import ObjectNotFoundError
+from airflow_delta.engine.errors import ObjectNotFoundError, TableStateError
 from airflow_delta.engine.log.files import CompactedCommits
 from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
     locate_deletion_vectors,
@@ -28,6 +28,7 @@ from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
 from airflow_delta.engine.maintenance.table_files.locations import locate_or_decode
 from airflow_delta.engine.maintenance.table_files.removals import REMOVE_COLUMNS
 from airflow_delta.engine.maintenance.vacuum.aliases import fold_names
+from airflow_delta.engine.maintenance.vacuum.lite import list_named_files
 from airflow_delta.engine.maintenance.vacuum.references import References, collect_references
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
@@ -50,8 +51,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CLEANED",
     "LIVE",
+    "NAMED_FILES",
     "RECENT",
     "REMOVED_FILES",
+    "STAYS",
     "log_parcels",
     "parcels_by_name",
     "reference_parcels",
@@ -66,6 +69,12 @@ REMOVED_FILES = "removed"
 CLEANED = "cleaned"
 """The kind of parcels that report commits deleted by a cleanup: the version after the last of them."""
 
+NAMED_FILES = "named"
+"""The kind of parcels with files that an old commit names: it removed them, or they are its change data."""
+
+STAYS = "stays"
+"""The kind of parcels with an old version that names a file which stays, whether it was found or not."""
+
 _COLUMNS = ("deletionTimestamp",)
 
 
@@ -77,6 +86,7 @@ def log_parcels(
     *,
     cutoff_ms: int,
     until: int,
+    expired: range,
 ) -> RDD[tuple[int, Parcel]]:
     """Read the references of the log, partitioned by file name.
 
@@ -87,6 +97,7 @@ def log_parcels(
         names: the partitions.
         cutoff_ms: files removed at this time or later, in epoch ms, are needed.
         until: the last version whose removed files are read.
+        expired: the versions that the vacuum's progress is recorded for, whose named files are read.
 
     Raises:
         CorruptLogError: the top level of the checkpoint is damaged.
@@ -113,14 +124,17 @@ def log_parcels(
             for part in given:
                 yield from _removed(part, address, names)
 
-    commits = snapshot.timeline.commits
+    def named(given: Iterable[CommitPart]) -> Iterator[tuple[int, Parcel]]:
+        """Collect the files that some old commits name."""
+        with errors_for_driver():
+            for part in given:
+                yield from _named(part, address, names, cutoff_ms=cutoff_ms, first=expired.start)
+
     first = snapshot.timeline.earliest_recreatable + 1
-    wanted = [commit for commit in commits if first <= commit.version <= until]
-    runs = list(commit_runs(wanted))
-    removes: RDD[tuple[int, Parcel]] = context.parallelize(runs, max(len(runs), 1)).mapPartitions(
-        removed
-    )
-    return actions.mapPartitions(needed).union(removes)
+    # Read apart from these: a checkpoint may cover an old commit, which may then be damaged.
+    removes = _runs(context, snapshot, range(first, until + 1)).mapPartitions(removed)
+    names_of_old = _runs(context, snapshot, expired).mapPartitions(named)
+    return context.union([actions.mapPartitions(needed), removes, names_of_old])
 
 
 def reference_parcels(kind: str, files: References, names: ByHash) -> Iterator[tuple[int, Parcel]]:
@@ -155,6 +169,13 @@ def _unquoted(path: str) -> str:
     return path
 
 
+def _runs(context: SparkContext, snapshot: Snapshot, versions: range) -> RDD[CommitPart]:
+    """Distribute the commits of some versions, without those that cleanup has deleted."""
+    commits = [commit for commit in snapshot.timeline.commits if commit.version in versions]
+    runs = list(commit_runs(commits))
+    return context.parallelize(runs, max(len(runs), 1))
+
+
 def _removed(
     part: CommitPart, address: StorageAddress, names: ByHash
 ) -> Iterator[tuple[int, Parcel]]:
@@ -183,3 +204,22 @@ def _removed(
         yield from parcels_by_name(
             REMOVED_FILES, rows.append_column("path", column).filter(known), names
         )
+
+
+def _named(
+    part: CommitPart, address: StorageAddress, names: ByHash, *, cutoff_ms: int, first: int
+) -> Iterator[tuple[int, Parcel]]:
+    """The files that some old commits name, as the engine's `find_vacuumed_versions` looks at them."""
+    root = address.root
+    try:
+        parsed = parse_commit_files(
+            address.open(), part.commits, columns=REMOVE_COLUMNS, table=root
+        )
+        named, recent = list_named_files(parsed, cutoff_ms, table=root)
+    except (TableStateError, ObjectNotFoundError):
+        # As in the engine, only the record depends on these commits: nothing is recorded.
+        yield 0, (STAYS, str(first).encode())
+        return
+    if recent is not None:
+        yield 0, (STAYS, str(recent).encode())
+    yield from parcels_by_name(NAMED_FILES, named.select([VERSION, "path"]), names)

@@ -19,13 +19,13 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
 )
 from airflow_delta.engine.maintenance.vacuum.inventory import select_inventory_files
-from airflow_delta.engine.maintenance.vacuum.last_vacuum import read_last_vacuum
+from airflow_delta.engine.maintenance.vacuum.last_vacuum import read_last_vacuum, write_last_vacuum
 from airflow_delta.engine.maintenance.vacuum.plan import VacuumPlan, plan_vacuum
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.spark.vacuum import execution as vacuuming
 from airflow_delta.spark.vacuum.execution import vacuum
 from airflow_delta.spark.vacuum.inventory import inventory_batches
-from tests.log_builder import PROTOCOL, add, metadata, remove, write_commit
+from tests.log_builder import PROTOCOL, add, commit_path, metadata, remove, write_commit
 from tests.object_stores import new_place
 from tests.vacuum_world import DAY_MS, NOW_MS, random_world
 
@@ -81,6 +81,65 @@ def test_a_commit_whose_removed_file_stays_is_not_noted(
     )
     assert told(plans[0]) == told(plans[1])
     assert plans[0].vacuumed == vacuumed
+
+
+OLD_MS = NOW_MS - 30 * DAY_MS
+CHANGE = {"path": "_change_data/c", "partitionValues": {}, "size": 1, "dataChange": False}
+
+
+def expired_table(root: Path, *, young: str) -> None:
+    """A table whose commits are all old; all of its files are too, except one that was copied later."""
+    names = ["a", "b", "c", "d"]
+    removes = [remove(name, deletionTimestamp=OLD_MS) for name in names]
+    commits = [[PROTOCOL, metadata(), *map(add, names)], *([action] for action in removes)]
+    commits[3].append({"cdc": CHANGE})
+    for version, actions in enumerate(commits):
+        write_commit(root, version, *actions, modified_ms=OLD_MS + version * DAY_MS)
+    for path in (*names, CHANGE["path"], "unknown"):
+        file, time_ms = root / path, NOW_MS - DAY_MS if path == young else OLD_MS
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+        os.utime(file, ns=(time_ms * 10**6, time_ms * 10**6))
+
+
+@pytest.mark.parametrize(
+    ("young", "kind", "vacuumed"),
+    [
+        ("_change_data/c", "whole", 2),
+        ("d", "whole", 3),
+        ("unknown", "whole", 4),
+        # No version before the checkpoint of version 3 can be rebuilt, but the commits 1 to 3 exist.
+        ("a", "begun", 0),
+        ("c", "begun", 2),
+        ("_change_data/c", "begun", 2),
+        ("unknown", "begun", 4),
+        # A checkpoint covers the damaged commit 2.
+        ("unknown", "damaged", None),
+        # Version 2 has been recorded before, rightly or not.
+        ("a", "recorded", 4),
+        ("c", "recorded", None),
+    ],
+)
+def test_the_same_version_is_noted_as_by_the_engine(
+    spark: SparkSession, tmp_path: Path, young: str, kind: str, vacuumed: int | None
+) -> None:
+    expired_table(tmp_path, young=young)
+    table = DeltaTable(tmp_path)
+    if kind in ("begun", "damaged"):
+        table.checkpoint(3)
+        commit_path(tmp_path, 0).unlink()
+    if kind == "damaged":
+        commit_path(tmp_path, 2).write_text("{")
+    if kind == "recorded":
+        write_last_vacuum(table.storage, 2)
+    wanted = plan_vacuum(table.storage, CommitOwners(), now_ms=NOW_MS)
+    found = vacuum(spark, str(tmp_path)).plan
+    assert told(found) == told(wanted)
+    assert found.vacuumed == vacuumed
+    assert (tmp_path / young).exists()
+    if kind == "whole" and vacuumed is not None and young != "unknown":
+        later = plan_vacuum(table.storage, CommitOwners(), mode="lite", now_ms=NOW_MS + 30 * DAY_MS)
+        assert young in later.files["path"].to_pylist()
 
 
 def test_longer_than_checkpoints_remember_by_an_inventory(
