@@ -103,8 +103,8 @@ class _Run:
 
     Attributes:
         commits: how many commits it has made.
-        barriers: how many of them were barriers, since no version uses the feature any more.
-        last_barrier: the version of the last of these.
+        barriers: the versions of those of them that hide every version with the feature, ascending.
+        checked: the version up to which the commits of others were searched for uses of the feature.
         rewrites: how often files were rewritten.
         done: how often each other step was done, all commits that it takes counted as one.
         first: the first version that was committed, also by the rewriter; None for none.
@@ -118,8 +118,8 @@ class _Run:
     rewriter: Rewriter | None
     clock: Callable[[], int]
     commits: int = 0
-    barriers: int = 0
-    last_barrier: int = -1
+    barriers: list[int] = field(default_factory=list)
+    checked: int = -1
     rewrites: int = 0
     done: Counter[str] = field(default_factory=Counter)
     first: int | None = None
@@ -170,21 +170,23 @@ class _Run:
             self.feature,
             way=self.way,
             now_ms=self.clock(),
-            barriers_made=self.barriers,
+            barriers_made=len(self.barriers),
         )
 
     def _discard_overtaken_barriers(self, base: Snapshot) -> None:
         """Don't count barriers if others have used the feature since, even if the use is gone again.
 
-        They don't hide these commits.
+        They don't hide these commits. Others may also have committed them while the newest barrier was
+        made, which hides them but no older one does.
         """
-        if not self.barriers or base.version == self.last_barrier:
-            return
-        ensure_backfilled(self.storage, self.owners, base.version)
-        if find_last_use(self.storage, base, self.feature, first=self.last_barrier) is not None:
-            self._check_is_not_undone("barriers", "hide the versions with the feature")
-            self.done["barriers"] += 1
-            self.barriers = 0
+        if self.barriers and base.version > self.checked:
+            ensure_backfilled(self.storage, self.owners, base.version)
+            last_use = find_last_use(self.storage, base, self.feature, first=self.checked)
+            if last_use is not None and last_use >= self.barriers[0]:
+                self._check_is_not_undone("barriers", "hide the versions with the feature")
+                self.done["barriers"] += 1
+                self.barriers = [version for version in self.barriers if version > last_use]
+        self.checked = base.version
 
     def _is_worth_another_try(self, error: DeltaError, plan: DropFeaturePlan) -> bool:
         """Whether other writers have caused the error."""
@@ -197,9 +199,11 @@ class _Run:
         if plan.preparations:
             return self._prepare(base, plan)
         if plan.barriers:
-            self.last_barrier = add_barrier(self.storage, self.owners, base)
-            self._note_commit(self.last_barrier)
-            self.barriers += 1
+            version = add_barrier(self.storage, self.owners, base)
+            self._note_commit(version)
+            self.barriers.append(version)
+            if version == base.version + 1:
+                self.checked = version
             return None
         truncation = plan.truncation
         if truncation is not None and truncation.needs_checkpoint:
@@ -219,7 +223,7 @@ class _Run:
         return self._make_result("dropped", version, plan)
 
     def _prepare(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
-        step, self.barriers = plan.preparations[0], 0
+        step, self.barriers = plan.preparations[0], []
         if step.rewrite is None:
             self._check_is_not_undone(step.kind, step.description)
             if step.kind == "turn off":

@@ -352,6 +352,15 @@ def test_a_step_of_many_commits_is_not_given_up(monkeypatch: pytest.MonkeyPatch)
     assert world.drop("rowTracking").num_commits == len(names) + 2
 
 
+def use_and_purge(world: World) -> None:
+    """Two commits: a file gets a deletion vector, and is rewritten without it."""
+    vector = {"storageType": "i", "pathOrInlineDv": "wi5b=", "sizeInBytes": 1,
+              "cardinality": 1}  # fmt: skip
+    gone = {"path": "a", "dataChange": True}
+    world.commit({"remove": gone}, add("a", deletionVector=vector))
+    world.commit({"remove": {**gone, "deletionVector": vector}}, add("b"))
+
+
 def test_barriers_do_not_hide_what_comes_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World({"delta.enableDeletionVectors": "true"}, "a")
     add_barrier, versions = execution.add_barrier, list[int]()
@@ -359,11 +368,7 @@ def test_barriers_do_not_hide_what_comes_after_them(monkeypatch: pytest.MonkeyPa
     def _used_and_purged(*step: Any) -> int:
         versions.append(add_barrier(*step))
         if len(versions) == 3:
-            vector = {"storageType": "i", "pathOrInlineDv": "wi5b=", "sizeInBytes": 1,
-                      "cardinality": 1}  # fmt: skip
-            gone = {"path": "a", "dataChange": True}
-            world.commit({"remove": gone}, add("a", deletionVector=vector))
-            world.commit({"remove": {**gone, "deletionVector": vector}}, add("b"))
+            use_and_purge(world)
         return versions[-1]
 
     monkeypatch.setattr(execution, "add_barrier", _used_and_purged)
@@ -374,6 +379,27 @@ def test_barriers_do_not_hide_what_comes_after_them(monkeypatch: pytest.MonkeyPa
     assert "deletionVectors" not in supported_features(world.snapshot().protocol)
     assert versions == [3, 4, 5, 8, 9, 10]
     assert f"{10:020}.checkpoint.parquet" in world.names()
+
+
+@pytest.mark.parametrize(
+    ("before", "barriers"), [(1, [5, 6, 7]), (2, [3, 6, 7, 8]), (3, [3, 4, 7, 8, 9])]
+)
+def test_a_use_while_a_barrier_is_committed_overtakes_those_before_it(
+    monkeypatch: pytest.MonkeyPatch, before: int, barriers: list[int]
+) -> None:
+    world = World({"delta.enableDeletionVectors": "true"}, "a")
+    add_barrier, versions = execution.add_barrier, list[int]()
+
+    def _used_and_purged(*step: Any) -> int:
+        if len(versions) + 1 == before:
+            use_and_purge(world)
+        versions.append(add_barrier(*step))
+        return versions[-1]
+
+    monkeypatch.setattr(execution, "add_barrier", _used_and_purged)
+    result = world.drop("deletionVectors")
+    assert versions == barriers
+    assert (result.status, result.version) == ("dropped", barriers[-1] + 1)
 
 
 def test_barriers_count_whatever_else_others_commit(monkeypatch: pytest.MonkeyPatch) -> None:
