@@ -67,11 +67,11 @@ def first_rows(num_bytes: int, *, rows: int, size: int) -> int:
     return min(rows, _PROBED_ROWS) if num_bytes > size else rows
 
 
-def next_rows(last: pa.RecordBatch | pa.Array, *, rows: int, size: int) -> int:
+def next_rows(last: pa.RecordBatch | pa.Table | pa.ChunkedArray, *, rows: int, size: int) -> int:
     """How many rows the next batch has: as many as fit if they are like those of this one.
 
     Args:
-        last: the last batch, which has rows.
+        last: the last batch, or one column of it; it has rows.
         rows: the most rows in a batch.
         size: the most bytes in a batch, about.
     """

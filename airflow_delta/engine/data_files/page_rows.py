@@ -64,10 +64,10 @@ class RowGroupPages:
         fitting = first_rows(sum(c.most_bytes(rows) for c in columns), rows=rows, size=size)
         while first < end:
             taken = min(fitting, end - first)
-            batch = pa.RecordBatch.from_arrays([c.take(taken) for c in columns], names=list(names))
-            yield batch
+            table = pa.Table.from_arrays([c.take(taken) for c in columns], names=list(names))
+            yield from table.to_batches()
             first += taken
-            fitting = next_rows(batch, rows=rows, size=size)
+            fitting = next_rows(table, rows=rows, size=size)
 
     def _open(self, name: str, first_rows: Sequence[int], contents: Sequence[bytes]) -> _Column:
         """Open some neighbouring pages of a column."""
@@ -118,8 +118,8 @@ class _Column:
             num_rows -= len(found)
             fitting = next_rows(found, rows=rows, size=size)
 
-    def take(self, num_rows: int) -> pa.Array:
-        """Decode the next rows.
+    def take(self, num_rows: int) -> pa.ChunkedArray:
+        """Decode the next rows, of which an array can't hold more than 2 GiB of texts.
 
         Args:
             num_rows: their number.
@@ -144,4 +144,4 @@ class _Column:
                     )
                 found.append(batch.column(0))
                 missing -= batch.num_rows
-            return found[0] if len(found) == 1 else pa.concat_arrays(found)
+        return pa.chunked_array(found)

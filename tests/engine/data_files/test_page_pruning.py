@@ -295,6 +295,37 @@ def test_row_groups_are_read_as_a_whole_if_that_is_cheaper(
     assert not always
 
 
+def test_texts_that_no_array_can_hold_together_stay_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, always: list[FilePart]
+) -> None:
+    class Arrow:
+        """Returns texts in pieces of 100 rows, as if these had the 2 GiB that an array may have."""
+
+        def __init__(self, reader: Any) -> None:
+            self._reader = reader
+            self.metadata = reader.metadata
+
+        def iter_batches(self, *args: Any, **options: Any) -> Any:
+            for batch in self._reader.iter_batches(*args, **options):
+                is_text = batch.schema.types == [pa.string()]
+                yield from pa.Table.from_batches([batch]).to_batches(100 if is_text else None)
+
+        def set_batch_size(self, size: int) -> None:
+            self._reader.set_batch_size(size)
+
+    own = DataFile.open_extract
+    monkeypatch.setattr(DataFile, "open_extract", lambda *args: Arrow(own(*args)))
+    snapshot = one_file(tmp_path / "t").snapshot()
+    batches = [*snapshot.scan(predicate="id >= 5050 and id < 8010")]
+    assert always
+    assert [n for batch in batches for n in batch["id"].to_pylist()] == [*range(5050, 8010)]
+    assert all(
+        batch["text"].to_pylist() == [f"{n % 7} {n * n}" for n in batch["id"].to_pylist()]
+        for batch in batches
+    )
+    assert max(batch.num_rows for batch in batches) == 100
+
+
 @pytest.mark.parametrize("seed", deep_but_for(range(150), *range(10)))
 def test_a_damaged_index_gives_an_error_or_the_rows(
     tmp_path: Path, always: list[FilePart], seed: int
