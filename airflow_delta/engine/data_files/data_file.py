@@ -31,9 +31,11 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.parquet import (
+    ARROW_SCHEMA,
+    FOOTER_END,
     PyarrowFallback,
     StoredFile,
-    read_plain_footer,
+    hide_arrow_schema,
     read_stored_file,
 )
 from airflow_delta.engine.storage.file_access import FileAccess
@@ -110,8 +112,7 @@ class DataFile:
                 # Arrow can't select rows of views, nor read inner dictionaries in several pieces, and each
                 # batch would hold the whole of an outer dictionary. Without its own schema Arrow takes them
                 # for texts and lists.
-                plain = pa.BufferReader(read_plain_footer(source, size=self.size))
-                file = self._open(source, pq.read_metadata(plain))
+                file = self._open(source, self._plain_footer(source, file.metadata))
             # Not the schema of the footer, where INT96 is in nanoseconds.
             return file.metadata, file.schema_arrow, calendar
 
@@ -213,6 +214,15 @@ class DataFile:
             footer = self._read(source, stored.footer_start, stored.footer_length)
             if zlib.crc32(footer) != stored.footer_checksum:
                 raise self.error("it was changed while it was copied")
+
+    def _plain_footer(self, source: BinaryIO, footer: Any) -> Any:
+        """The footer without Arrow's own schema."""
+        length = footer.serialized_size + FOOTER_END
+        data = hide_arrow_schema(self._read(source, self.size - length, length))
+        plain = pq.read_metadata(pa.BufferReader(data))
+        if ARROW_SCHEMA in plain.metadata:
+            raise PyarrowFallback("Arrow's schema in its footer isn't where it should be")
+        return plain
 
     def _read(self, source: BinaryIO, start: int, length: int) -> bytes:
         source.seek(start, os.SEEK_SET)

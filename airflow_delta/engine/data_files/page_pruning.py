@@ -185,7 +185,7 @@ def _indexed_footer(file: DataFile) -> IndexedFooter | None:
     length = file.footer.serialized_size
     (data,) = file.read_ranges([(file.size - 8 - length, length + 8)])
     if int.from_bytes(data[-8:-4], "little") != length:
-        # The footer that pyarrow has read is a plainer one; see `DataFile`.
+        # Other bytes follow the struct of the footer.
         return None
     try:
         return IndexedFooter(data[:-8])

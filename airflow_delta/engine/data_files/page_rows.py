@@ -14,11 +14,9 @@ import pyarrow as pa
 
 from airflow_delta.engine.data_files.batch_sizes import first_rows, most_bytes, next_rows
 from airflow_delta.engine.data_files.data_file import DataFile
-from airflow_delta.engine.parquet import ChunkPages, IndexedFooter, column_file
+from airflow_delta.engine.parquet import ARROW_SCHEMA, ChunkPages, IndexedFooter, column_file
 
 __all__ = ["RowGroupPages"]
-
-_ARROW_SCHEMA = b"ARROW:schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +70,9 @@ class RowGroupPages:
     def _open(self, name: str, first_rows: Sequence[int], contents: Sequence[bytes]) -> _Column:
         """Open some neighbouring pages of a column."""
         key_values = {}
-        if _ARROW_SCHEMA in (self.file.footer.metadata or {}):
+        if ARROW_SCHEMA in (self.file.footer.metadata or {}):
             schema = pa.schema([self.file.schema.field(name)]).serialize().to_pybytes()
-            key_values[_ARROW_SCHEMA] = base64.b64encode(schema)
+            key_values[ARROW_SCHEMA] = base64.b64encode(schema)
         with self.file.errors():
             data = column_file(self.footer, self.group, name, first_rows, contents, key_values)
         return _Column(self.file, name, data, first_rows[0])

@@ -4,7 +4,7 @@ The rest of the engine imports this module, and none of those below it. It offer
 
 * `read_non_file_rows` for opening a table, where importing pyarrow would take longer than all the rest;
 * `read_stored_file`, `check_pages`, `replace_columns` and `StitchedFile` for writing checkpoints;
-* `read_plain_footer` for data files with types that Arrow restores and then can't read;
+* `hide_arrow_schema` for data files with types that Arrow restores and then can't read;
 * `footer_start` and `add_field_ids` for data files whose writer can't write all field ids;
 * `IndexedFooter`, `read_pages`, `read_page_bounds` and `column_file` for the pages of data files.
 
@@ -25,7 +25,7 @@ from airflow_delta.engine.parquet.page_index import (
     read_page_bounds,
     read_pages,
 )
-from airflow_delta.engine.parquet.plain_footer import read_plain_footer
+from airflow_delta.engine.parquet.plain_footer import ARROW_SCHEMA, hide_arrow_schema
 from airflow_delta.engine.parquet.rows import read_non_file_rows
 from airflow_delta.engine.parquet.stitch import StitchedFile, replace_columns
 from airflow_delta.engine.parquet.stored_file import (
@@ -37,6 +37,7 @@ from airflow_delta.engine.parquet.stored_file import (
 )
 
 __all__ = [
+    "ARROW_SCHEMA",
     "FOOTER_END",
     "ChunkPages",
     "IndexedFooter",
@@ -48,12 +49,12 @@ __all__ = [
     "check_pages",
     "column_file",
     "footer_start",
+    "hide_arrow_schema",
     "index_range",
     "parse_stored_file",
     "read_non_file_rows",
     "read_page_bounds",
     "read_pages",
-    "read_plain_footer",
     "read_stored_file",
     "replace_columns",
 ]

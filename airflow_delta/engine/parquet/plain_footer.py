@@ -1,4 +1,4 @@
-"""Take out of a footer what a writer says about its own types.
+"""Hide in a footer what a writer says about its own types.
 
 Arrow stores its schema beside that of Parquet, as the key-value metadata ``ARROW:schema``. A reader then
 restores types that Parquet doesn't have, such as dictionaries. Without it the types are those of Parquet.
@@ -8,39 +8,24 @@ Spec: parquet.thrift of Apache Parquet, ``FileMetaData``.
 
 from __future__ import annotations
 
-import os
-from typing import BinaryIO
+__all__ = ["ARROW_SCHEMA", "hide_arrow_schema"]
 
-from airflow_delta.engine.parquet.fallback import PyarrowFallback
-from airflow_delta.engine.parquet.footer_fields import KEY_VALUES, MAGIC, drop_fields
-from airflow_delta.engine.parquet.thrift import decode, encode
+ARROW_SCHEMA = b"ARROW:schema"
+"""The key of the metadata."""
 
-__all__ = ["read_plain_footer"]
-
-_END = 8
+_HIDDEN = b"hidden:types"  # As long as the key, so that the footer keeps its length.
 
 
-def read_plain_footer(source: BinaryIO, *, size: int) -> bytes:
-    """Read the footer of a file without its key-value metadata.
+def hide_arrow_schema(footer: bytes) -> bytes:
+    """Give another name to the key of Arrow's schema.
+
+    The footer isn't decoded, which takes long in Python. So other bytes may be taken for the key. Then the
+    new footer still has the key, and the caller must not use it.
 
     Args:
-        source: the file.
-        size: its size in bytes.
-
-    Returns:
-        A Parquet file that has this footer, and no data: what a reader of footers takes.
-
-    Raises:
-        PyarrowFallback: the footer is damaged.
+        footer: the end of a file, from its footer on or before.
     """
-    source.seek(max(size - _END, 0), os.SEEK_SET)
-    end = source.read(_END)
-    length = int.from_bytes(end[:4], "little")
-    if end[4:] != MAGIC or length > size - _END - len(MAGIC):
-        raise PyarrowFallback("the file doesn't end as Parquet does")
-    source.seek(size - _END - length, os.SEEK_SET)
-    found, consumed = decode(source.read(length))
-    if consumed != length:
-        raise PyarrowFallback(f"the footer takes {consumed} bytes, expected {length}")
-    plain = encode(drop_fields(found, (KEY_VALUES,)))
-    return MAGIC + plain + len(plain).to_bytes(4, "little") + MAGIC
+    length = bytes([len(ARROW_SCHEMA)])
+    # The metadata follow the statistics of the columns, in which there may be any bytes.
+    before, _, after = footer.rpartition(length + ARROW_SCHEMA)
+    return before + length + _HIDDEN + after

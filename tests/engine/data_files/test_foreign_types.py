@@ -24,7 +24,9 @@ from airflow_delta.engine import (
     StructType,
 )
 from airflow_delta.engine.deletion_vectors.write import write_deletion_vectors
+from airflow_delta.engine.errors import DataFileError
 from airflow_delta.engine.model.schema import DataType
+from airflow_delta.engine.parquet.thrift import BINARY, decode, encode
 from tests.row_tables import bag
 
 ROWS = pa.table(
@@ -109,3 +111,40 @@ def test_views_are_read_at_any_depth(
     assert snapshot.to_arrow()["v"].to_pylist() == [*values[:2], values[3]]
     assert snapshot.to_arrow(predicate="x >= 2")["v"].to_pylist() == [values[1], values[3]]
     assert snapshot.to_arrow(predicate="v IS NULL")["x"].to_pylist() == [2]
+
+
+def add_file(table: DeltaTable, root: Path) -> None:
+    transaction = table.transaction("WRITE")
+    size = (root / "a.parquet").stat().st_size
+    transaction.add_file(AddFile("a.parquet", {}, size, 1, data_change=True))
+    transaction.commit()
+
+
+LIKE_THE_KEY = "\x0cARROW:schema"
+
+
+@pytest.mark.parametrize("type_", [VIEW, pa.dictionary(pa.int8(), pa.string())], ids=str)
+def test_values_like_the_key_of_arrows_schema_are_kept(tmp_path: Path, type_: pa.DataType) -> None:
+    values = [LIKE_THE_KEY, "a", "b" + LIKE_THE_KEY]
+    table = DeltaTable.create(str(tmp_path), StructType((StructField("v", STRING),)))
+    pq.write_table(pa.table({"v": pa.array(values).cast(type_)}), tmp_path / "a.parquet")
+    add_file(table, tmp_path)
+    snapshot = table.snapshot()
+    assert snapshot.to_arrow()["v"].to_pylist() == values
+    assert snapshot.to_arrow(predicate=f"v = '{LIKE_THE_KEY}'").num_rows == 1
+
+
+def test_a_footer_that_hides_the_key_of_arrows_schema_is_an_error(tmp_path: Path) -> None:
+    table = DeltaTable.create(str(tmp_path), StructType((StructField("v", STRING),)))
+    pq.write_table(pa.table({"v": pa.array(["a"], VIEW)}), tmp_path / "a.parquet")
+    data = (tmp_path / "a.parquet").read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer, _ = decode(data[start:-8])
+    assert 6 in footer.fields  # The name of the writer, behind the metadata.
+    footer.fields[6] = (BINARY, LIKE_THE_KEY.encode())
+    changed = encode(footer)
+    end = len(changed).to_bytes(4, "little") + data[-4:]
+    (tmp_path / "a.parquet").write_bytes(data[:start] + changed + end)
+    add_file(table, tmp_path)
+    with pytest.raises(DataFileError, match="Arrow's schema"):
+        table.snapshot().to_arrow()

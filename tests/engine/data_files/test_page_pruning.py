@@ -53,6 +53,7 @@ SCHEMA = StructType(
         StructField("later", LONG),
     )
 )
+TEXT = pa.string()
 MODES = ("none", "name", "id")
 GOLDEN = [
     case["name"]
@@ -239,11 +240,14 @@ def test_the_rows_of_golden_tables(
             assert bag(found.to_pylist()) == bag(expected.to_pylist()), str(predicate)
 
 
-def one_file(root: Path, num_rows: int = 20_000, **options: Any) -> DeltaTable:
+def one_file(
+    root: Path, num_rows: int = 20_000, type_: pa.DataType = TEXT, **options: Any
+) -> DeltaTable:
     table = DeltaTable.create(
         str(root), StructType((StructField("id", LONG), StructField("text", STRING)))
     )
-    rows = pa.table({"id": range(num_rows), "text": [f"{n % 7} {n * n}" for n in range(num_rows)]})
+    texts = pa.array([f"{n % 7} {n * n}" for n in range(num_rows)]).cast(type_)
+    rows = pa.table({"id": range(num_rows), "text": texts})
     options = {"write_page_index": True, "data_page_size": 4096, "write_batch_size": 64} | options
     pq.write_table(rows, root / "a.parquet", **options)
     transaction = table.transaction("WRITE")
@@ -253,8 +257,13 @@ def one_file(root: Path, num_rows: int = 20_000, **options: Any) -> DeltaTable:
     return table
 
 
-def test_only_some_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = one_file(tmp_path / "t", 300_000, use_dictionary=False).snapshot()
+@pytest.mark.parametrize(
+    "type_", [TEXT, pa.dictionary(pa.int32(), TEXT), pa.string_view()], ids=str
+)
+def test_only_some_bytes_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: pa.DataType
+) -> None:
+    snapshot = one_file(tmp_path / "t", 300_000, type_, use_dictionary=False).snapshot()
     size = (tmp_path / "t/a.parquet").stat().st_size
     lengths: list[int] = []
     own = DataFile._read
