@@ -7,18 +7,21 @@ than the size. Each batch shows how many rows the next one may have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["first_rows", "most_bytes", "next_rows"]
+__all__ = ["first_rows", "holdable", "most_bytes", "next_rows"]
 
 _PROBED_ROWS = 256
 """The rows by which the memory of others is estimated."""
 
 _WIDEST = 16
 """The bytes of the widest number, a decimal."""
+
+_MOST_BYTES = 2**31 - 1
+"""The most bytes of the texts of an array. Only an array of large texts may have more."""
 
 # Encodings that store a text, or its start, once for several values.
 _SHARED = ("DICTIONARY", "DELTA_BYTE_ARRAY")
@@ -77,3 +80,19 @@ def next_rows(last: pa.RecordBatch | pa.Table | pa.ChunkedArray, *, rows: int, s
     """
     fitting: int = size * len(last) // max(1, last.nbytes)
     return min(rows, max(1, fitting))
+
+
+def holdable(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split a batch whose large texts don't fit into texts of the table's type.
+
+    Args:
+        batch: the batch, as the file has it.
+    """
+    if batch.num_rows < 2 or batch.get_total_buffer_size() <= _MOST_BYTES:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    for part in (batch.slice(0, half), batch.slice(half)):
+        # A copy, because the offsets of a slice are those in the whole, and Arrow casts each of them.
+        columns = [pa.concat_arrays([column]) for column in part.columns]
+        yield from holdable(pa.RecordBatch.from_arrays(columns, schema=batch.schema))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.numpy_arrays import Int64Vector, bool_array, int64_array
 from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.data_files.batch_sizes import holdable
 from airflow_delta.engine.data_files.data_file import DataFile
 from airflow_delta.engine.data_files.file_columns import FileColumn
 from airflow_delta.engine.data_files.request import TrackingColumns
@@ -167,9 +168,10 @@ class FilePart:
             batches = self.pages.batches(
                 position, self.num_rows, names, rows=self.batch_rows, size=_BATCH_BYTES
             )
-        for rows in batches:
-            yield position, rows
-            position += rows.num_rows
+        for batch in batches:
+            for rows in holdable(batch):
+                yield position, rows
+                position += rows.num_rows
         if position != end:
             raise file.error(
                 f"its row groups {list(self.row_groups)} have {position - self.start} rows, and "

@@ -23,6 +23,7 @@ from airflow_delta.engine import (
     StructField,
     StructType,
 )
+from airflow_delta.engine.data_files import batch_sizes
 from airflow_delta.engine.deletion_vectors.write import write_deletion_vectors
 from airflow_delta.engine.errors import DataFileError
 from airflow_delta.engine.model.schema import DataType
@@ -148,3 +149,30 @@ def test_a_footer_that_hides_the_key_of_arrows_schema_is_an_error(tmp_path: Path
     add_file(table, tmp_path)
     with pytest.raises(DataFileError, match="Arrow's schema"):
         table.snapshot().to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_"),
+    [
+        (STRING, pa.large_string()),
+        (STRING, pa.large_binary()),
+        (ArrayType(STRING), pa.list_(pa.large_string())),
+    ],
+    ids=str,
+)
+def test_large_texts_that_no_array_of_texts_can_hold_are_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: DataType, type_: pa.DataType
+) -> None:
+    monkeypatch.setattr(batch_sizes, "_MOST_BYTES", 5000, raising=False)
+    schema = StructType((StructField("x", LONG), StructField("v", kind)))
+    table = DeltaTable.create(str(tmp_path), schema)
+    texts = [None if x % 7 == 0 else "é" * (3000 if x == 50 else x) for x in range(300)]
+    values = texts if kind == STRING else [[text, "b"] for text in texts]
+    rows = pa.table({"x": range(300), "v": pa.array(values).cast(type_)})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    add_file(table, tmp_path)
+    expected = pa.table({"x": range(300), "v": values}).to_pylist()
+    for predicate, kept in (("x >= 0", expected), ("x >= 40 and x <= 290", expected[40:291])):
+        batches = [*table.snapshot().scan(predicate=predicate)]
+        assert [row for batch in batches for row in batch.to_pylist()] == kept
+        assert all(batch.num_rows == 1 or batch.nbytes <= 5000 for batch in batches)
