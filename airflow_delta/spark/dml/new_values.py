@@ -114,7 +114,7 @@ def assign(
         ),
         *(name for i in range(len(old.fields) if old else 0) if (name := f"{_OLD}{i}") not in keep),
     )
-    columns = [*(quoted(name) for name in keep), *assigner.columns(raw, old)]
+    columns: list[Column | str] = [*map(quoted, keep), *assigner.columns(raw, old)]
     new = select_resolved(raw, columns, assigner.defaults(old), table=target.table)
     return assigner.with_generated(new, computed_later)
 

@@ -545,17 +545,30 @@ def test_a_case_sensitive_session_is_named(spark: SparkSession, tmp_path: Path) 
         spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_a_rule_that_is_no_sql_is_the_tables_fault_in_a_case_sensitive_session(
-    spark: SparkSession, tmp_path: Path
+UNPARSABLE = {
+    "CHECK c": ({}, {"delta.constraints.c": "1 +"}),
+    "invariant of b": ({"delta.invariants": '{"expression": {"expression": "1 +"}}'}, {}),
+    "generated column b": ({"delta.generationExpression": "1 +"}, {}),
+    "default of b": ({"CURRENT_DEFAULT": "1 +"}, {}),
+}
+"""Rules that Spark can't parse: the metadata of the column and the properties of the table."""
+
+
+@pytest.mark.parametrize("rule", UNPARSABLE)
+def test_an_expression_that_spark_cannot_parse_is_one_of_the_table_in_any_session(
+    spark: SparkSession, tmp_path: Path, rule: str
 ) -> None:
-    wrong = StructField("b", INTEGER, metadata={"CURRENT_DEFAULT": "1 +"})
-    DeltaTable.create(str(tmp_path), StructType((StructField("a", INTEGER), wrong)))
+    """No other case of names would help."""
+    metadata, properties = UNPARSABLE[rule]
+    columns = (StructField("a", INTEGER), StructField("b", INTEGER, metadata=metadata))
+    DeltaTable.create(str(tmp_path), StructType(columns), properties=properties)
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
-        with pytest.raises(InvalidTableError, match="the table's rule default of b: "):
-            write(spark.sql("SELECT 2 AS a"), str(tmp_path))
+        with pytest.raises(InvalidTableError, match=f"the table's rule {rule}: ") as caught:
+            write(spark.sql("SELECT 1 AS a"), str(tmp_path))
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
+    assert (caught.value.table, caught.value.facts["rule"]) == (str(tmp_path), rule)
 
 
 @pytest.mark.parametrize("expression", ["no_such(1)", "1 +"])
