@@ -78,7 +78,7 @@ class Feature:
         table_property: the table property that turns it on; None if there is none.
         active: decides whether a table's metadata use it; None if it is active as soon as it is supported.
         read: whether the engine reads tables that support it.
-        append: whether the engine commits data files to such tables.
+        append: whether the engine commits data files to such tables; if not, it makes no commits at all.
         checkpoint: whether the engine writes checkpoints and similar files for such tables.
         concurrent: whether a commit may follow a concurrent commit that adds the feature: either the
             feature requires nothing of that commit, or the stages of its next attempt do what it requires.
