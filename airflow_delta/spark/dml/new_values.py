@@ -104,6 +104,7 @@ def assign(
     Raises:
         ConstraintViolationError: values of a type can't be stored. Facts: columns.
         InvalidTableError: an expression of the table is no text, or Spark can't resolve it.
+        InvalidArgumentError: Spark can't resolve it, and the session is case-sensitive. Facts: rule.
     """
     assigner = _Assigner(clauses, target, clause, copies=copies)
     raw = rows.select(

@@ -1,9 +1,10 @@
 """Read data files under other settings than those of the user's session.
 
 Some settings of a session change values as Spark reads them. Rows that are only read are the user's matter.
-But rows that are written anew must stay as they are, or the table would keep the changed values. Spark has
-no options for some of these settings, so such files are read in a session of our own: a scan follows the
-settings of the session in which it was made, also in a plan of another session.
+But rows that are written anew must stay as they are, or the table would keep the changed values. Rows that
+are checked against a new rule must be those that other engines will find there. Spark has no options for
+some of these settings, so such files are read in a session of our own: a scan follows the settings of the
+session in which it was made, also in a plan of another session.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _READ_SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
 }
-"""Spark's defaults. Other values would change rows as they are read, and they would be written so."""
+"""Spark's defaults. Other values would change rows as they are read."""
 
 
 def own_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:

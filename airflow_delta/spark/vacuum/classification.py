@@ -72,7 +72,7 @@ class Decision:
         num_found: the number of files that were found.
         lost: the newest version that removed a file which is gone after the vacuum; None if there is none.
         kept_from: the oldest expired version that names a file which stays, because it is too young, or was
-            removed within the retention; None if there is none.
+            removed within the retention; the first one if one of them can't be read; None if there is none.
     """
 
     files: bytes

@@ -73,7 +73,8 @@ NAMED_FILES = "named"
 """The kind of parcels with files that an old commit names: it removed them, or they are its change data."""
 
 STAYS = "stays"
-"""The kind of parcels with an old version that names a file which stays, whether it was found or not."""
+"""The kind of parcels with an old version that names a file which stays, whether it was found or not; or
+the first old version, if one of them can't be read."""
 
 _COLUMNS = ("deletionTimestamp",)
 
@@ -217,7 +218,8 @@ def _named(
         )
         named, recent = list_named_files(parsed, cutoff_ms, table=root)
     except (TableStateError, ObjectNotFoundError):
-        # As in the engine, only the record depends on these commits: nothing is recorded.
+        # Only the record depends on these commits: nothing is recorded. The engine would still record what
+        # lies before a file that stays, and reads no further.
         yield 0, (STAYS, str(first).encode())
         return
     if recent is not None:
