@@ -47,6 +47,7 @@ from airflow.sdk.exceptions import (
 )
 from airflow.sdk.log import amask_secret, mask_secret
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
+from airflow.triggers.shared_stream import SharedStreamProducer
 
 __all__ = [
     "AirflowException",
@@ -69,6 +70,7 @@ __all__ = [
     "Context",
     "PokeReturnValue",
     "ResolveMixin",
+    "SharedStreamProducer",
     "TriggerEvent",
     "XComArg",
     "amask_secret",

@@ -13,13 +13,14 @@ from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import Any
 
 from airflow_delta.hooks.argument_rules import check_location
-from airflow_delta.hooks.failures import ArgumentError
+from airflow_delta.hooks.failures import ArgumentError, TableFailure
 from airflow_delta.hooks.table_locations import canonical_uri, split_connection
 from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.hooks.waits.new_versions import Filters, VersionPoll
 from airflow_delta.hooks.waits.version import VersionLook
 from airflow_delta.triggers import shared_pace
 from airflow_delta.triggers.blocking_calls import BlockingCalls
+from airflow_delta.triggers.shared_looks import SharedLook, SharedLooks
 from airflow_delta.triggers.table_opening import OpenedTable
 from airflow_delta.triggers.watch_state import WANTED, WatchState
 from airflow_delta.version_compat import BaseEventTrigger, TriggerEvent
@@ -152,25 +153,39 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
             interval = min(shared_pace.intervals_of(key), default=own)
             await shared_pace.sleep_until_due(key, shared_pace.pause_seconds(interval, failures))
 
+    @classmethod
+    def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedLooks:
+        """Have Airflow say when it has stored the events of a look."""
+        return SharedLooks(cls.open_shared_stream(kwargs))
+
     async def filter_shared_stream(
-        self, shared_stream: AsyncIterator[Any]
+        self, shared_stream: AsyncIterator[SharedLook]
     ) -> AsyncIterator[TriggerEvent]:
-        """Turn the results of the poll into the events of this watcher."""
+        """Turn the looks of the poll into the events of this watcher."""
         filters = Filters(
             tuple(self.operations or ()), self.min_new_versions, self.data_change_only
         )
         watch = WatchState(self.table_uri, filters, self.poll_interval, self.asset_state_store)
         with shared_pace.subscribed(self.shared_stream_key(), self.poll_interval):
-            async for newest in shared_stream:
-                payload = await watch.take(newest)
-                if payload is not None:
-                    yield TriggerEvent(payload)  # type: ignore[no-untyped-call]  # untyped in Airflow
-                    watch.emitted()
+            try:
+                async for look in shared_stream:
+                    payload = await watch.take(look.newest)
+                    if payload is not None:
+                        yield TriggerEvent(payload)  # type: ignore[no-untyped-call]  # untyped in Airflow
+                        watch.emitted(look)
+            finally:
+                watch.stop()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll without sharing, where Airflow has no shared streams."""
+        """Poll without sharing; the triggerer doesn't do so.
+
+        Then nobody says when Airflow has stored an event. So after a restart all events are repeated.
+        """
         _, kwargs = self.serialize()
-        async for event in self.filter_shared_stream(self.open_shared_stream(kwargs)):
+        looks = (
+            look async for look, _ in SharedLooks(self.open_shared_stream(kwargs)).open_stream()
+        )
+        async for event in self.filter_shared_stream(looks):
             yield event
 
 
@@ -187,7 +202,8 @@ def _check(
     """
     try:
         check_location(table_uri)
-    except ValueError as error:
+        canonical_uri(table_uri)
+    except (ValueError, TableFailure) as error:
         raise ArgumentError(str(error)) from None
     is_number = isinstance(poll_interval, int | float) and not isinstance(poll_interval, bool)
     if not is_number or not 1 <= poll_interval < 1e6:

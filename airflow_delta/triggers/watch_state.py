@@ -1,11 +1,12 @@
 """What a watcher has reported, its mark, and when it is stored in the state of its asset and in a Variable.
 
-So that no version is lost in a crash, the mark is stored only after Airflow has stored the event: in
-between, a restarted triggerer reports the versions again.
+So that no version is lost in a crash, the mark is stored only after Airflow has stored the event
+(`shared_looks`): in between, a restarted triggerer reports the versions again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -18,6 +19,7 @@ from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.hooks.waits.new_versions import Filters, Mark, VersionWatcher
 from airflow_delta.triggers import shared_pace
 from airflow_delta.triggers.blocking_calls import BlockingCalls
+from airflow_delta.triggers.shared_looks import SharedLook
 from airflow_delta.version_compat import (
     asset_states,
     find_variables,
@@ -25,15 +27,16 @@ from airflow_delta.version_compat import (
     set_variable,
 )
 
-__all__ = ["STORED_AFTER_SECONDS", "WANTED", "WatchState"]
+__all__ = ["WANTED", "WatchState"]
 
 _LOGGER = logging.getLogger(__name__)
 
 WANTED = "new versions"
 """What a watcher waits for, in words."""
 
-STORED_AFTER_SECONDS = 5.0
-"""The least age of an event whose mark is stored. The triggerer passes events on about once a second."""
+_TAKE_SECONDS = 60.0
+"""So long a watcher waits for a comparison before it goes on to the next look. Airflow stops a watcher that
+isn't done with a look after five minutes (``[triggerer] shared_stream_ack_timeout``)."""
 
 _LEFT_OUT_SECONDS = 900.0
 """So long nothing is stored for an asset that no DAG uses: Airflow logs an error for each try."""
@@ -69,15 +72,43 @@ class WatchState:
         self._is_begin_stored = True
         # The snapshot that was compared with the mark last. A poll without news yields the same object.
         self._seen: Any = None
-        # The marks of events that Airflow may not have stored yet, with the times of the events.
-        self._unstored: list[tuple[float, Mark]] = []
+        # The marks of events that Airflow may not have stored yet, with the looks of the events.
+        self._unstored: list[tuple[SharedLook, Mark]] = []
+        self._taking: asyncio.Task[dict[str, Any] | None] | None = None
         self._failures = 0
         self._due = 0.0
 
     async def take(self, newest: Any) -> dict[str, Any] | None:
-        """Compare a look with the mark; return the payload of an event, if there is one."""
-        if time.monotonic() < self._due:
+        """Compare a look with the mark; return the payload of an event, if there is one.
+
+        If that takes long, because the store or Airflow hardly answers, a later call returns the payload.
+        """
+        seconds = 0.0
+        if self._taking is None:
+            if time.monotonic() < self._due:
+                return None
+            self._taking = asyncio.ensure_future(self._take_safely(newest))
+            seconds = _TAKE_SECONDS
+        await asyncio.wait([self._taking], timeout=seconds)
+        if not self._taking.done():
             return None
+        taken, self._taking = self._taking, None
+        return taken.result()
+
+    def stop(self) -> None:
+        """Give up what `take` has begun."""
+        if self._taking is not None:
+            self._taking.cancel()
+
+    def emitted(self, look: SharedLook) -> None:
+        """Remember that the event of the mark was handed over.
+
+        :param look: the look that the watcher was given last.
+        """
+        assert self._mark is not None
+        self._unstored.append((look, self._mark))
+
+    async def _take_safely(self, newest: Any) -> dict[str, Any] | None:
         try:
             payload = await self._take(newest)
         except Exception as error:  # noqa: BLE001 - Airflow would start a failed trigger again at once
@@ -90,11 +121,6 @@ class WatchState:
         pause = shared_pace.pause_seconds(self._interval, self._failures)
         self._due = time.monotonic() + pause * (1.0 if self._failures else _EARLY)
         return payload
-
-    def emitted(self) -> None:
-        """Remember when the event of the mark was handed over."""
-        assert self._mark is not None
-        self._unstored.append((time.monotonic(), self._mark))
 
     async def _take(self, newest: Any) -> dict[str, Any] | None:
         if self._mark is None:
@@ -175,17 +201,10 @@ class WatchState:
             raise missing
 
     async def _store_due(self) -> None:
-        now = time.monotonic()
-        due = [entry for entry in self._unstored if now - entry[0] >= STORED_AFTER_SECONDS]
-        if not due:
-            return
-        # The triggerer handles messages in rounds, and stores the events of a round at its end. The event
-        # was sent long ago. So the round that answers this question is that of the event or a later one,
-        # and the next message, which stores the mark, is handled after its end.
-        for store in self._stores:
-            await store.ask()
-        await self._store(due[-1][1])
-        del self._unstored[: len(due)]
+        due = [mark for look, mark in self._unstored if look.is_settled]
+        if due:
+            await self._store(due[-1])
+            del self._unstored[: len(due)]
 
 
 class _MarkStore:
@@ -254,10 +273,6 @@ class _MarkStore:
                 self._asset,
             )
         self._left_out_until = time.monotonic() + _LEFT_OUT_SECONDS
-
-    async def ask(self) -> None:
-        """Ask for the mark, only to wait for an answer."""
-        await self._state.aget(self._key)
 
 
 def _parse_mark(variable: str, text: str) -> Mark:

@@ -19,14 +19,13 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.triggers import new_versions, shared_pace, watch_state
 from airflow_delta.triggers.new_versions import DeltaTableVersionTrigger
-from tests.airflow.watched_tables import States, Variables, WatchedTable
+from tests.airflow.watched_tables import States, Variables, WatchedTable, fired
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the triggers look often, and take what they report for stored at once."""
+    """Have the triggers look often."""
     monkeypatch.setattr(shared_pace, "pause_seconds", lambda interval, failures: 0.01)
-    monkeypatch.setattr(watch_state, "STORED_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(new_versions.random, "uniform", lambda least, most: 0.0)
 
 
@@ -68,7 +67,7 @@ async def started(events: AsyncIterator[Any], states: States) -> asyncio.Task[tu
 def test_each_new_version_is_in_one_event(table: WatchedTable) -> None:
     async def watch() -> None:
         states = States()
-        events = watcher(table, states).run()
+        events = fired(watcher(table, states))
         first = await started(events, states)
         table.commit()
         assert await first == (0, 1)
@@ -83,21 +82,21 @@ def test_each_new_version_is_in_one_event(table: WatchedTable) -> None:
 def test_a_crash_before_the_mark_repeats_versions_and_loses_none(table: WatchedTable) -> None:
     async def watch() -> None:
         states = States()
-        events = watcher(table, states).run()
+        events = fired(watcher(table, states))
         first = await started(events, states)
         table.commit()
         assert await first == (0, 1)
         # Killed: the mark of the event isn't stored.
         await events.aclose()
         table.commit()
-        events = watcher(table, states).run()
+        events = fired(watcher(table, states))
         assert await next_range(events) == (0, 2)
         second = asyncio.ensure_future(next_range(events))
         await asyncio.sleep(0.2)
         await cancel(second)
         # Killed after the mark was stored.
         table.commit()
-        assert await next_range(watcher(table, states).run()) == (2, 3)
+        assert await next_range(fired(watcher(table, states))) == (2, 3)
 
     asyncio.run(watch())
 
@@ -108,14 +107,10 @@ async def cancel(task: asyncio.Task[Any]) -> None:
         await task
 
 
-def test_a_mark_is_not_stored_before_airflow_has_the_event(
-    table: WatchedTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch_state, "STORED_AFTER_SECONDS", 3600.0)
-
+def test_a_mark_is_not_stored_before_airflow_has_the_event(table: WatchedTable) -> None:
     async def watch() -> None:
         states = States()
-        events = watcher(table, states).run()
+        events = fired(watcher(table, states), are_stored=False)
         first = await started(events, states)
         sets = states._by_name["sales"].sets
         for version in (1, 2):
@@ -125,7 +120,42 @@ def test_a_mark_is_not_stored_before_airflow_has_the_event(
         await asyncio.sleep(0.1)
         assert states._by_name["sales"].sets == sets
         await cancel(first)
-        assert await next_range(watcher(table, states).run()) == (0, 2)
+        assert await next_range(fired(watcher(table, states))) == (0, 2)
+
+    asyncio.run(watch())
+
+
+def test_a_watcher_that_airflow_hardly_answers_lets_the_looks_of_others_go_on(
+    table: WatchedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow would stop a watcher that isn't done with a look after its time."""
+    monkeypatch.setattr(watch_state, "_TAKE_SECONDS", 0.05)
+    answers = asyncio.Event()
+
+    async def watch() -> None:
+        states = States()
+        store = states._by_name["sales"]
+        aget, asked = store.aget, []
+
+        async def slow(key: str, default: Any = None) -> Any:
+            asked.append(key)
+            await answers.wait()
+            return await aget(key, default)
+
+        monkeypatch.setattr(store, "aget", slow)
+        manager = SharedStreamManager(ack_timeout=0.5)
+        trigger = watcher(table, states)
+        looks = manager.subscribe(trigger_id=1, trigger=trigger, key=trigger.shared_stream_key())
+        first = asyncio.ensure_future(next_range(trigger.filter_shared_stream(looks)))
+        await asyncio.sleep(1.0)
+        assert not first.done()
+        assert len(asked) == 1
+        answers.set()
+        while not store.sets:
+            await asyncio.sleep(0.01)
+        table.commit()
+        assert await first == (0, 1)
+        await manager.stop_all()
 
     asyncio.run(watch())
 
@@ -137,10 +167,10 @@ def test_the_baseline_is_stored_so_that_a_table_that_appears_in_a_crash_is_repor
 
     async def watch() -> None:
         states = States()
-        waiting = await started(watcher(table, states).run(), states)
+        waiting = await started(fired(watcher(table, states)), states)
         await cancel(waiting)
         table.commit("CREATE TABLE")
-        assert await next_range(watcher(table, states).run()) == (-1, 0)
+        assert await next_range(fired(watcher(table, states))) == (-1, 0)
 
     asyncio.run(watch())
 
@@ -150,11 +180,11 @@ def test_a_watcher_with_other_filters_begins_where_the_others_have_been(
 ) -> None:
     async def watch() -> None:
         states = States()
-        waiting = await started(watcher(table, states).run(), states)
+        waiting = await started(fired(watcher(table, states)), states)
         await cancel(waiting)
         table.commit("MERGE")
         other = watcher(table, states, operations=["merge"], min_new_versions=1)
-        assert await next_range(other.run()) == (0, 1)
+        assert await next_range(fired(other)) == (0, 1)
 
     asyncio.run(watch())
 
@@ -162,14 +192,14 @@ def test_a_watcher_with_other_filters_begins_where_the_others_have_been(
 def test_assets_that_share_a_trigger_share_its_mark(table: WatchedTable) -> None:
     async def watch() -> None:
         states = States("sales", "other")
-        events = watcher(table, states).run()
+        events = fired(watcher(table, states))
         first = await started(events, states)
         table.commit()
         assert await first == (0, 1)
         await events.aclose()
         # One of them was removed, and is added again: it has no mark.
         states._by_name["other"].values.clear()
-        assert await next_range(watcher(table, states).run()) == (0, 1)
+        assert await next_range(fired(watcher(table, states))) == (0, 1)
 
     asyncio.run(watch())
 
@@ -180,7 +210,7 @@ def test_assets_that_share_a_trigger_share_its_mark(table: WatchedTable) -> None
 async def removed_after(version: int, table: WatchedTable, variables: Variables) -> None:
     """Have a watcher report a version, and store that it has; then remove its asset."""
     states = States()
-    events = watcher(table, states).run()
+    events = fired(watcher(table, states))
     first = await started(events, states)
     while table.version < version:
         table.commit()
@@ -201,13 +231,13 @@ def test_a_watcher_goes_on_where_it_was_when_its_asset_was_removed(
         table.commit()
         table.commit()
         states = States()
-        events = watcher(table, states).run()
+        events = fired(watcher(table, states))
         assert await next_range(events) == (1, 3)
         await events.aclose()
         # So it is with other filters.
         table.commit("MERGE")
         other = watcher(table, operations=["MERGE"], min_new_versions=1)
-        assert await next_range(other.run()) == (1, 4)
+        assert await next_range(fired(other)) == (1, 4)
 
     asyncio.run(watch())
     (description,) = set(variables.descriptions.values())
@@ -224,7 +254,7 @@ def test_another_asset_or_table_begins_anew(
         await removed_after(1, table, variables)
         for watched, asset, begin in ((table, "other", 1), (other_table, "sales", 0)):
             states = States(asset)
-            first = await started(watcher(watched, states).run(), states)
+            first = await started(fired(watcher(watched, states)), states)
             watched.commit()
             assert await first == (begin, begin + 1)
 
@@ -238,7 +268,7 @@ def test_a_watcher_does_not_begin_anew_while_airflow_cannot_say_where_it_was(
         await removed_after(1, table, variables)
         variables.failures += [RuntimeError("can't read the Variable")] * 2
         table.commit()
-        assert await next_range(watcher(table).run()) == (1, 2)
+        assert await next_range(fired(watcher(table))) == (1, 2)
 
     with caplog.at_level("INFO", logger="airflow_delta.triggers"):
         asyncio.run(watch())
@@ -254,7 +284,7 @@ def test_a_variable_that_somebody_has_changed_is_named(
         (key,) = variables.values
         variables.values[key] = text
         states = States()
-        first = asyncio.ensure_future(next_range(watcher(table, states).run()))
+        first = asyncio.ensure_future(next_range(fired(watcher(table, states))))
         deadline = time.monotonic() + 20
         while f"the Variable {key} isn't what a watcher has stored" not in caplog.text:
             assert time.monotonic() < deadline
@@ -279,7 +309,7 @@ def test_the_variable_stays_if_the_state_of_the_asset_cannot_be_stored(
 
     async def watch() -> None:
         states = States()
-        events = watcher(table, states).run()
+        events = fired(watcher(table, states))
         first = await started(events, states)
 
         async def fail(key: str, value: Any) -> None:
@@ -293,7 +323,7 @@ def test_the_variable_stays_if_the_state_of_the_asset_cannot_be_stored(
         following = asyncio.ensure_future(next_range(events))
         await asyncio.sleep(0.2)
         await cancel(following)
-        assert await next_range(watcher(table).run()) == (0, 1)
+        assert await next_range(fired(watcher(table))) == (0, 1)
 
     asyncio.run(watch())
 
@@ -408,7 +438,7 @@ def test_errors_are_logged_and_never_become_events(
 
     async def watch() -> None:
         states = States()
-        first = await started(watcher(table, states).run(), states)
+        first = await started(fired(watcher(table, states)), states)
         # A commit that can't be read, until somebody puts the right one in its place.
         path = table.root / "_delta_log" / f"{1:020}.json"
         path.write_bytes(b"")
@@ -431,7 +461,7 @@ def test_a_state_store_that_fails_loses_nothing(table: WatchedTable) -> None:
     async def watch() -> None:
         states = States()
         store = states._by_name["sales"]
-        first = await started(watcher(table, states).run(), states)
+        first = await started(fired(watcher(table, states)), states)
         aset, failures = store.aset, iter([OSError("the database is gone")])
 
         async def fail(key: str, value: Any) -> None:
@@ -478,6 +508,10 @@ def test_airflow_takes_the_trigger_for_a_watcher() -> None:
         ({"poll_interval": float("nan")}, "poll_interval: expected a number of seconds"),
         ({"operations": "WRITE"}, "operations: expected a list of names"),
         ({"operations": []}, "operations: expected a list of names"),
+        (
+            {"table_uri": "s3://lake prod:secret@bucket/t"},
+            "the part in front of the bucket isn't a connection id",
+        ),
         ({"min_new_versions": 0}, "min_new_versions: expected a number of versions"),
         ({"min_new_versions": True}, "min_new_versions: expected a number of versions"),
         ({"data_change_only": "no"}, "data_change_only: expected True or False"),

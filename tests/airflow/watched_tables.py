@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.triggers.shared_stream import SharedStreamManager
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.hooks.waits.new_versions import Filters, VersionPoll
-from airflow_delta.triggers import shared_pace, watch_state
+from airflow_delta.triggers import shared_pace
+from airflow_delta.triggers.shared_looks import SharedLook
 from airflow_delta.triggers.watch_state import WatchState
 from tests.log_builder import PROTOCOL, add, metadata, write_commit
 
-__all__ = ["AssetStore", "States", "Variables", "WatchedTable", "Watching", "no_pauses"]
+__all__ = ["AssetStore", "States", "Variables", "WatchedTable", "Watching", "fired", "no_pauses"]
 
 
 class WatchedTable:
@@ -123,9 +126,28 @@ class Variables:
 
 
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have watchers take each look, and take what they report for stored at once."""
+    """Have watchers take each look."""
     monkeypatch.setattr(shared_pace, "pause_seconds", lambda interval, failures: 0.0)
-    monkeypatch.setattr(watch_state, "STORED_AFTER_SECONDS", 0.0)
+
+
+async def fired(trigger: Any, *, are_stored: bool = True) -> AsyncIterator[Any]:
+    """The events of a watcher, by Airflow's shared streams, as its triggerer takes them.
+
+    :param trigger: the trigger.
+    :param are_stored: whether Airflow stores them, at once.
+    """
+    manager, key = SharedStreamManager(), trigger.shared_stream_key()
+    looks = manager.subscribe(trigger_id=1, trigger=trigger, key=key)
+    try:
+        async with aclosing(trigger.filter_shared_stream(looks)) as events:
+            async for event in events:
+                number = manager.bind_pending_event(trigger_id=1, key=key)
+                assert number is not None
+                if are_stored:
+                    manager.confirm_persisted([number])
+                yield event
+    finally:
+        await manager.unsubscribe(1, key)
 
 
 class Watching:
@@ -155,10 +177,12 @@ class Watching:
         return self._poll.look(self.opened)
 
     def look(self) -> dict[str, Any] | None:
-        """The payload of the event after a look."""
-        payload = asyncio.run(self.state.take(self.poll()))
+        """The payload of the event after a look, which Airflow stores at once."""
+        look = SharedLook(self.poll())
+        payload = asyncio.run(self.state.take(look.newest))
         if payload is not None:
-            self.state.emitted()
+            self.state.emitted(look)
+        look.is_settled = True
         return payload
 
     def range(self) -> tuple[int, int] | None:
