@@ -158,7 +158,7 @@ class _Assigner:
         return found
 
     def defaults(self, old: StructType | None) -> dict[str, Column]:
-        """The defaults of columns that some rows lack, by their names in errors."""
+        """The defaults, or nulls, of columns that some rows lack, by the defaults' names in errors."""
         known = frozenset(old.names if old is not None else ())
         cast = Cast(self.target.table)
         return {

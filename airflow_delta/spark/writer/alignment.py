@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableError
@@ -222,14 +222,31 @@ def absent_value(field: StructField, cast: Cast) -> Column:
         cast: casts of the table.
 
     Raises:
-        InvalidTableError: the default is no text, or Spark can't parse it.
+        InvalidTableError: the default is no text, Spark can't parse it, or it needs other columns. Facts:
+            rule.
+        InvalidArgumentError: see `airflow_delta.spark.rules.row_rules.unresolved_rule`.
     """
     null = F.lit(None).cast(spark_type(field.data_type))
     if field.metadata.get(_DEFAULT) is None or "delta.identity.start" in field.metadata:
         return null
-    text = _sql(field, _DEFAULT, cast.table)
-    value = table_expression(text, default_of(field), table=cast.table)
+    text, rule = _sql(field, _DEFAULT, cast.table), default_of(field)
+    value = table_expression(text, rule, table=cast.table)
+    if columns_in_sql(text):
+        _check_without_columns(value, rule, table=cast.table)
     return value.cast(spark_type(field.data_type))
+
+
+def _check_without_columns(value: Column, rule: str, *, table: str) -> None:
+    """Check that an expression can be resolved where there are no columns.
+
+    The rows may have columns of the names in it, which aren't meant.
+    """
+    session = SparkSession.getActiveSession()
+    assert session is not None, "the rows have one"
+    try:
+        session.range(1).select().select(value)
+    except AnalysisException as error:
+        raise unresolved_rule(rule, error, table=table) from error
 
 
 def default_of(field: StructField) -> str:

@@ -25,7 +25,14 @@ from airflow_delta.engine.errors import (
     StorageError,
     TableAlreadyExistsError,
 )
-from airflow_delta.engine.model.schema import INTEGER, STRING, MapType, StructField, StructType
+from airflow_delta.engine.model.schema import (
+    DATE,
+    INTEGER,
+    STRING,
+    MapType,
+    StructField,
+    StructType,
+)
 from airflow_delta.spark import (
     add_constraint,
     delete,
@@ -585,6 +592,28 @@ def test_an_expression_of_the_table_that_spark_cannot_resolve_is_named(
         write(spark.sql("SELECT 1 AS a"), str(tmp_path))
     assert caught.value.facts["rule"] == rule
     assert not data_files(tmp_path)
+
+
+@pytest.mark.parametrize("expression", ["a", "A + 1", "other", "c"])
+def test_a_default_takes_no_value_of_the_row(
+    spark: SparkSession, tmp_path: Path, expression: str
+) -> None:
+    default = {"CURRENT_DEFAULT": expression}
+    columns = (StructField("a", INTEGER), StructField("b", INTEGER, metadata=default))
+    DeltaTable.create(str(tmp_path), StructType((*columns, StructField("c", INTEGER))))
+    with pytest.raises(InvalidTableError, match="the table's rule default of b: "):
+        write(spark.sql("SELECT 1 AS a, 2 AS c"), str(tmp_path))
+    assert not data_files(tmp_path)
+
+
+def test_a_default_may_be_a_function_without_parentheses(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    default = {"CURRENT_DEFAULT": "current_date"}
+    columns = (StructField("a", INTEGER), StructField("b", DATE, metadata=default))
+    DeltaTable.create(str(tmp_path), StructType(columns))
+    write(spark.sql("SELECT 1 AS a"), str(tmp_path))
+    assert [row["b"] is None for row in read_snapshot(spark, str(tmp_path)).collect()] == [False]
 
 
 def test_a_generated_map_is_computed_but_not_given(spark: SparkSession, tmp_path: Path) -> None:

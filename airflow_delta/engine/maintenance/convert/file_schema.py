@@ -55,6 +55,7 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 from airflow_delta.engine.model.schema_json import data_type_from_json
+from airflow_delta.engine.parquet import ARROW_SCHEMA
 
 __all__ = ["SCHEMA_KEYS", "FileSchema", "read_file_schema"]
 
@@ -66,7 +67,7 @@ _KNOWS_NAN = (1, 10)
 _DEEPEST = 64
 """The schema in a log may not be deeper; see `model.schema_json`."""
 
-SCHEMA_KEYS = (_SPARK_SCHEMA, b"ARROW:schema")
+SCHEMA_KEYS = (_SPARK_SCHEMA, ARROW_SCHEMA)
 """The keys of the metadata in a footer that decide what `read_file_schema` returns."""
 
 _PLAIN = {

@@ -305,7 +305,7 @@ def test_columns_that_the_source_lacks(spark: SparkSession, tmp_path: Path) -> N
         begun.when_not_matched_insert_all().execute()
 
 
-@pytest.mark.parametrize("expression", ["no_such(1)", "1 +"])
+@pytest.mark.parametrize("expression", ["no_such(1)", "1 +", "id", "v"])
 def test_a_default_that_spark_cannot_resolve_is_named(
     spark: SparkSession, tmp_path: Path, expression: str
 ) -> None:
