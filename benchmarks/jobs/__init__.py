@@ -9,6 +9,7 @@ from benchmarks.jobs import (
     commits,
     compacting,
     converting,
+    loading,
     managed_commits,
     reading,
     scanning,
@@ -42,5 +43,6 @@ JOBS: tuple[Job, ...] = (
     *sorting.JOBS,
     *converting.JOBS,
     *spark_optimizing.JOBS,
+    *loading.JOBS,
     *watching.JOBS,
 )
