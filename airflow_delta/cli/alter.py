@@ -62,7 +62,7 @@ def _change(name: str, help: str) -> Callable[[Callable[..., CommitResult]], cli
             if result.checkpoint_due:
                 table.checkpoint(result.version, backfill_first=True)
 
-        command = subcommand(name, help=help)(table_options()(json_option(run)))
+        command = subcommand(name, help=help, is_long=True)(table_options()(json_option(run)))
         alter.add_command(command)
         return command
 

@@ -20,7 +20,7 @@ __all__ = ["describe"]
 _DUE = {True: "due", False: "not due", None: "unknown"}
 
 
-@subcommand("describe", help="Show version, size, schema, protocol and properties.")
+@subcommand("describe", help="Show version, size, schema, protocol and properties.", is_long=True)
 @table_options()
 @version_options("Describe")
 @json_option

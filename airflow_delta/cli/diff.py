@@ -19,6 +19,7 @@ __all__ = ["diff"]
 @subcommand(
     "diff",
     help="Compare two versions: files, rows, schema, properties and protocol. TO is the newest by default.",
+    is_long=True,
 )
 @table_options()
 @click.argument("from_version", metavar="FROM", type=VERSION_NUMBER)

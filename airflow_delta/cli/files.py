@@ -30,7 +30,11 @@ _COLUMNS = ("path", "size", "rows", "deleted rows", "modified", "partition")
 _CHUNK = 1_000
 
 
-@subcommand("files", help="List the data files of a version; with --json an object in each line.")
+@subcommand(
+    "files",
+    help="List the data files of a version; with --json an object in each line.",
+    is_long=True,
+)
 @table_options()
 @version_options("List the files of")
 @click.option(

@@ -16,7 +16,11 @@ from airflow_delta.engine.public_text import printable
 __all__ = ["history"]
 
 
-@subcommand("history", help="List the commits, newest first; with --json an object in each line.")
+@subcommand(
+    "history",
+    help="List the commits, newest first; with --json an object in each line.",
+    is_long=True,
+)
 @table_options()
 @click.option("--limit", type=POSITIVE, metavar="N", help="The number of newest commits to show.")
 @json_option

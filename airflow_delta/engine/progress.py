@@ -13,7 +13,7 @@ step               unit       reported by
 ``delete``         files      vacuums, cleanups of metadata, and expired copies
 ``read footers``   files      conversions, checks and repairs of statistics
 ``rewrite``        bytes      optimizations
-``read commits``   commits    log compactions, lite vacuums, checks and searches in the history
+``read commits``   commits    log compactions, lite vacuums, checks, histories and searches in them
 ``backfill``       commits    managed tables
 ``checkpoint``     files      checkpoints: live files that are in the new checkpoint
 ``give row ids``   files      row tracking

@@ -20,6 +20,7 @@ from airflow_delta.cli.main import main
 from airflow_delta.cli.output import print_line, print_note
 from airflow_delta.cli.progress import show_progress
 from airflow_delta.engine import DeltaTable, clock
+from airflow_delta.engine.commit.sql.owner import URL_VARIABLE
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.maintenance.check import checking
 from airflow_delta.engine.progress import report_progress
@@ -88,6 +89,18 @@ LONG = {
     "health": ([], "health: listed "),
     "restore": (["--version", "1"], "restore: looked up "),
     "cleanup": (["--yes", "--write-checkpoint"], "cleanup: deleted 3 of 3 files"),
+    "compact-log": (["--start", "0", "--end", "2"], "compact-log: read 3 of 3 commits"),
+    "drop-feature": (["v2Checkpoint"], "drop-feature: checkpointed "),
+    "history": (["--limit", "2"], "history: read 2 of 2 commits"),
+    # The commit after a checkpoint interval writes a checkpoint.
+    "alter set-properties": (
+        ["delta.checkpointInterval=2"],
+        "set-properties: checkpointed ",
+    ),
+    # These report no steps.
+    "describe": ([], "describe"),
+    "files": ([], "files"),
+    "diff": (["0"], "diff"),
 }
 
 
@@ -102,7 +115,9 @@ def test_long_work_shows_its_progress_on_a_terminal_alone(
 ) -> None:
     options, text = LONG[verb]
     root = folder if verb == "convert" else table
-    words = [verb, str(root), *options]
+    if verb == "drop-feature":
+        DeltaTable(table).alter.set_properties({"delta.checkpointPolicy": "v2"})
+    words = [*verb.split(), str(root), *options]
     shutil.copytree(root, tmp_path / "kept")
     with terminal(monkeypatch) as get_shown:
         assert main(words) == 0
@@ -122,6 +137,20 @@ def test_long_work_shows_its_progress_on_a_terminal_alone(
     assert re.sub(r"\d+", "N", piped.out) == re.sub(r"\d+", "N", out)
 
 
+def test_a_backfill_shows_its_progress(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path}/owner.db")
+    managed = DeltaTable(table)
+    managed.convert_to_managed("sql", {"backfill": "on-request"})
+    for number in range(3):
+        managed.alter.set_properties({"number": str(number)})
+    with terminal(monkeypatch) as get_shown:
+        assert main(["backfill", str(table)]) == 0
+    assert "backfill: backfilled 3 of 3 commits" in get_shown()
+    assert left(get_shown()) == ""
+
+
 def test_programs_get_no_progress(
     table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +161,7 @@ def test_programs_get_no_progress(
 
 def test_short_work_shows_no_progress(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(monkeypatch) as get_shown:
-        assert main(["describe", str(table)]) == 0
+        assert main(["commits", str(table)]) == 0
     assert get_shown() == ""
 
 

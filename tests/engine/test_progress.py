@@ -275,6 +275,11 @@ OPERATIONS = {
         lambda root: table_of(root).compact_log(),
         lambda result: {"read commits": f"read 12 of {len(result.plan.commits)} commits"},
     ),
+    "history": Operation(
+        with_commits,
+        lambda root: table_of(root).history(7),
+        lambda commits: {"read commits": f"read {len(commits)} of 7 commits"},
+    ),
     "cleanup": Operation(
         with_old_commits,
         lambda root: table_of(root).cleanup_metadata(older_than=timedelta(0), force=True),
@@ -331,6 +336,8 @@ def outcome(result: Any) -> Any:
     """A result without what differs from one run to the next."""
     if isinstance(result, pa.Table):
         return result.sort_by("id").to_pylist()
+    if isinstance(result, list):
+        return [(info.version, info.operation) for info in result]
     # Sizes depend on the order in which threads read rows, and on the digits of times.
     changing = re.compile("path|cutoff|age_seconds|timestamp|table_uri|gains|plan|.*bytes.*")
     return {name: fact for name, fact in result.to_dict().items() if not changing.fullmatch(name)}

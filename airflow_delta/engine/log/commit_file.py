@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zlib import crc32
 
@@ -27,6 +27,7 @@ from airflow_delta.engine.log.files import (
     commit_path,
 )
 from airflow_delta.engine.model.line_locations import larger_than_memory
+from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.remedies import PUT_FILE_BACK
 
 if TYPE_CHECKING:
@@ -200,7 +201,9 @@ def read_commit_infos(
     known = sizes or {}
     small = {v: path for v, path in files.items() if known.get(v, _SMALL + 1) <= _SMALL}
     large = {v: path for v, path in files.items() if v not in small}
-    infos = {**dict(_read_whole(storage, small)), **dict(_read_heads(storage, large))}
+    found = chain(_read_whole(storage, small), _read_heads(storage, large))
+    with report_progress("read commits", "commits", len(files)) as reporter:
+        infos = dict(reporter.count(found))
     return {version: infos[version] for version in files if version in infos}
 
 
