@@ -70,7 +70,14 @@ class SparkSubmission(SparkSubmitHook):
         self._application_args = list(arguments)
         self._py_files = ",".join(py_files)
         self.submit(
-            str(program), env=dict(environment), start_new_session=True, pass_fds=tuple(keep_open)
+            str(program),
+            env=dict(environment),
+            start_new_session=True,
+            pass_fds=tuple(keep_open),
+            # The standard input of a task is its connection to Airflow's supervisor, which waits until
+            # nobody has it. A job that had it, and outlived its killed task, would delay the retry by a
+            # minute.
+            stdin=subprocess.DEVNULL,
         )
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:

@@ -61,6 +61,25 @@ def test_parameters_and_result_are_json_files(fake_spark_submit: Path) -> None:
     assert not Path(result_path).exists(), "the files of a submission end with it"
 
 
+def test_the_job_does_not_get_the_standard_input_of_the_task(fake_spark_submit: Path) -> None:
+    """It is the connection to Airflow's supervisor, which waits until nobody has it open."""
+    fake_spark_submit.write_text(
+        REPORTS.replace(
+            "for name in sys.argv}",
+            'for name in sys.argv}, "input": os.readlink("/proc/self/fd/0")',
+        )
+    )
+    own = os.dup(0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        os.dup2(theirs.fileno(), 0)
+        try:
+            assert run(SparkJobHook())["input"] == os.devnull
+        finally:
+            os.dup2(own, 0)
+            os.close(own)
+
+
 def test_the_arguments_of_the_submission(fake_spark_submit: Path) -> None:
     fake_spark_submit.write_text(REPORTS)
     hook = SparkJobHook(conf={"spark.executor.memory": "3g"}, name="airflow:lake.copy")
