@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import NullPool, create_engine, text
@@ -150,11 +151,11 @@ class LiveStack:
         extras = [_decoded(extra) for (extra,) in rows]
         return [extra["payload"] for extra in extras if extra.get("from_trigger")]
 
-    def results(self, task_id: str, *, runs: str = "%") -> list[Any]:
+    def results(self, task_id: str, *, dag_id: str = "%", runs: str = "%") -> list[Any]:
         """What a task has returned in all runs, or in those whose ids are like a pattern."""
         rows = self.rows(
             f"SELECT value FROM xcom WHERE task_id = '{task_id}' AND key = 'return_value' "
-            f"AND run_id LIKE '{runs}'"
+            f"AND dag_id LIKE '{dag_id}' AND run_id LIKE '{runs}'"
         )
         return [_decoded(value) for (value,) in rows]
 
@@ -186,15 +187,17 @@ def live_stack(
     home: Path,
     dag: Path,
     *,
+    more_dags: Mapping[str, str] = MappingProxyType({}),
     database: str | None = None,
     services: Sequence[str] = _SERVICES,
     **environment: str,
 ) -> Iterator[LiveStack]:
-    """Start an Airflow with one DAG file.
+    """Start an Airflow with a DAG file.
 
     Args:
         home: an empty folder for everything that it writes.
         dag: the file; `LiveStack.dag` is its copy that this Airflow reads.
+        more_dags: the names and texts of further DAG files.
         database: the URL of an empty database, whose driver must be an asynchronous one, too; None: SQLite.
         services: the commands of the processes.
         environment: more variables of its processes.
@@ -203,6 +206,8 @@ def live_stack(
     dags.mkdir(parents=True)
     read = dags / dag.name
     read.write_text(dag.read_text())
+    for name, text_of_dag in more_dags.items():
+        (dags / name).write_text(text_of_dag)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pendulum
-from airflow.sdk import DAG, setup, teardown
+from airflow.sdk import DAG, task
 
 from airflow_delta.operators.checkpoint import CheckpointOperator
+from airflow_delta.operators.convert import ConvertToDeltaOperator
 from airflow_delta.operators.delete import DeleteOperator
 from airflow_delta.operators.restore import RestoreOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
@@ -39,23 +40,41 @@ def failed(context: Any) -> None:
     note(context, "failure")
 
 
-CALLBACKS: dict[str, Any] = {"on_success_callback": succeeded, "on_failure_callback": failed}
+def tried_again(context: Any) -> None:
+    """Note a failure that is followed by another try."""
+    note(context, "retry")
+
+
+CALLBACKS: dict[str, Any] = {
+    "on_success_callback": succeeded,
+    "on_failure_callback": failed,
+    "on_retry_callback": tried_again,
+}
+
+
+def fail_to_commit(context: Any) -> None:
+    """Have the store fail when the first try commits."""
+    if context["ti"].try_number > 1:
+        return
+    from airflow_delta.engine import OptimisticTransaction
+    from airflow_delta.engine.errors import StorageError
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise StorageError("the store failed")
+
+    OptimisticTransaction.commit = fail  # type: ignore[method-assign, assignment]
+
 
 with DAG("around_tasks", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
+    make = ConvertToDeltaOperator(task_id="make", table_uri=TABLES[0], **CALLBACKS).as_setup()
 
-    @setup
-    def make() -> None:
-        """Make the two tables that exist."""
+    @task
+    def append() -> None:
+        """Commit a version that the end of the run takes back."""
         import pyarrow as pa
         from deltalake import write_deltalake
 
-        for table in TABLES[:2]:
-            write_deltalake(table, pa.table({"id": [1]}))
-
-    @teardown
-    def remove() -> None:
-        """Note that the end was reached, although a mapped task has failed."""
-        (ROOT / "removed").touch()
+        write_deltalake(TABLES[0], pa.table({"id": [2]}), mode="append")
 
     vacuum = VacuumOperator.partial(
         task_id="vacuum", pool="delta", dry_run=True, retries=2, **CALLBACKS
@@ -67,8 +86,18 @@ with DAG("around_tasks", schedule=None, start_date=pendulum.datetime(2026, 1, 1)
         trigger_rule="all_done",
         **CALLBACKS,
     )
-    begin = make()
-    begin >> vacuum >> checkpoint >> remove().as_teardown(setups=begin)  # type: ignore[attr-defined]
+    # It takes place although a mapped task has failed.
+    undo = RestoreOperator(
+        task_id="undo",
+        table_uri=TABLES[0],
+        version=make.output["version"],
+        write_checkpoint=False,
+        pre_execute=fail_to_commit,
+        retries=1,
+        retry_delay=timedelta(0),
+        **CALLBACKS,
+    ).as_teardown(setups=make)
+    make >> append() >> vacuum >> checkpoint >> undo
 
 with DAG("each_day", schedule="@daily", start_date=pendulum.datetime(2026, 1, 1), catchup=False):
     TimeTravelSnapshotOperator(
@@ -94,6 +123,17 @@ with DAG("failed_run", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
         target_uri=str(ROOT / "copy"),
         spark_conn_id="stand_in",
         retries=2,
+    )
+
+# The driver goes on after the worker's process is killed.
+with DAG("killed_worker", schedule=None, start_date=pendulum.datetime(2026, 1, 1)):
+    DeleteOperator(
+        task_id="outlived",
+        table_uri=str(ROOT / "outlived"),
+        condition="id = 0",
+        spark_conf={"spark.pyspark.driver.python": str(ROOT / "outliving-driver")},
+        retries=1,
+        retry_delay=timedelta(0),
     )
 
 

@@ -1,6 +1,6 @@
 """Operators of this package in a whole Airflow: what Airflow offers around tasks (pools, callbacks, mapped
 tasks, setup and teardown, and backfills), Spark jobs whose task is ended from outside, tasks whose process
-is killed, and connections.
+is killed, the DAGs of the tutorial that start by events, and connections.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,17 +17,22 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.model.schema import INTEGER, StructField, StructType
 from tests.airflow.live_stack import LiveStack, append_by_deltalake, live_stack
+from tests.airflow.tutorial_page import files
 from tests.object_stores import new_place
 from tests.postgres_server import new_database
 
 pytestmark = pytest.mark.deep
 
 DAGS = Path(__file__).with_name("live_tasks_dag.py")
+EVENT_DAGS = ("orders_events.py", "orders_cities.py")
+"""The files of the tutorial whose DAGs start by events."""
 DAYS = (1, 2, 3, 5)
 STEPS = ("before", "after")
 """When the process of a task is killed: before or after its commit."""
@@ -38,7 +44,7 @@ sleep 3600 &
 wait
 """
 
-# Instead of the Python of the driver: the same one, with `HANGS`.
+# Instead of the Python of the driver: the same one, with `HANGS` or `OUTLIVES`.
 DRIVER = """#!/bin/sh
 PYTHONPATH={folder}:$PYTHONPATH exec {python} "$@"
 """
@@ -55,6 +61,32 @@ def hang(*arguments, **named):
 OptimisticTransaction.commit = hang
 '''
 
+OUTLIVES = '''
+"""Python imports this module when it starts: the drivers of both tries are about to commit at once.
+
+The first one commits then, and the second one afterwards.
+"""
+import os, time
+from pathlib import Path
+from airflow_delta.engine import OptimisticTransaction
+
+commit = OptimisticTransaction.commit
+number = int(os.environ["AIRFLOW_CTX_TRY_NUMBER"])
+
+def wait_and_commit(*arguments, **named):
+    folder = Path({folder!r})
+    (folder / f"commit {{number}}").touch()
+    awaited = folder / ("commit 2" if number == 1 else "committed 1")
+    deadline = time.monotonic() + 300
+    while not awaited.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    result = commit(*arguments, **named)
+    (folder / f"committed {{number}}").touch()
+    return result
+
+OptimisticTransaction.commit = wait_and_commit
+'''
+
 SECRET = "s3cr3t/of+the=store"
 
 
@@ -63,6 +95,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of all tables. The scheduler makes a run at once, which pins a version of this one."""
     folder = tmp_path_factory.mktemp("tables")
     make_history(folder / "history")
+    make_orders(folder)
     return folder
 
 
@@ -85,13 +118,15 @@ def stack(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Li
     with live_stack(
         home / "airflow",
         DAGS,
+        more_dags={name: files()[f"airflow/dags/{name}"] for name in EVENT_DAGS},
         database=new_database(),
+        HOME=str(tables),
         TEST_LIVE_TABLES=str(tables),
         PATH=os.pathsep.join([str(programs), os.environ["PATH"]]),
         AIRFLOW_CONN_STAND_IN=json.dumps(stand_in),
         AIRFLOW__CORE__TEST_CONNECTION="Enabled",
     ) as stack:
-        stack.wait("the DAGs", lambda: len(stack.rows("SELECT 1 FROM serialized_dag")) == 5)
+        stack.wait("the DAGs", lambda: len(stack.rows("SELECT 1 FROM serialized_dag")) == 8)
         stack.wait_for_server()
         yield stack
 
@@ -102,12 +137,33 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def write_driver(path: Path, changes: str) -> None:
+    """Write a Python for drivers that imports a module when it starts."""
+    folder = path.with_name(f"{path.name}-modules")
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(changes)
+    python = shlex.quote(sys.executable)
+    write_program(path, DRIVER.format(folder=shlex.quote(str(folder)), python=python))
+
+
 def make_history(table: Path) -> None:
     """Have deltalake make a table that got a version at noon of each day."""
     append_by_deltalake(table, len(DAYS))
     for version, day in enumerate(DAYS):
         time = datetime(2026, 1, day, 12, tzinfo=timezone.utc).timestamp()
         os.utime(table / "_delta_log" / f"{version:020}.json", (time, time))
+
+
+def make_orders(home: Path) -> None:
+    """Do steps 3 and 5 of the tutorial up to its DAG, in a home directory."""
+    (home / "delta-tutorial" / "lake").mkdir(parents=True)
+    run_of_tutorial(home, "create_orders.py")
+
+
+def run_of_tutorial(home: Path, file: str) -> None:
+    """Run a program of the tutorial on its table."""
+    location = str(home / "delta-tutorial" / "lake" / "orders")
+    subprocess.run([sys.executable, "-c", files()[file], location], check=True, timeout=200)
 
 
 def states(stack: LiveStack, dag_id: str) -> dict[tuple[str, int], str]:
@@ -121,6 +177,9 @@ def states(stack: LiveStack, dag_id: str) -> dict[tuple[str, int], str]:
 def test_operators_work_with_what_airflow_offers_around_tasks(
     stack: LiveStack, tables: Path
 ) -> None:
+    (tables / "a").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tables / "a" / "1.parquet")
+    append_by_deltalake(tables / "b", 1)
     stack.run("pools", "set", "delta", "1", "tasks on Delta tables")
     stack.run("dags", "trigger", "around_tasks")
     stack.run(
@@ -131,19 +190,25 @@ def test_operators_work_with_what_airflow_offers_around_tasks(
     stack.wait("the tasks", lambda: bool(stack.rows(ended.format("around_tasks"))))
     found = states(stack, "around_tasks")
     assert [found["vacuum", index] for index in range(3)] == ["success", "success", "failed"]
-    assert found["make", -1] == found["checkpoint", -1] == found["remove", -1] == "success"
-    assert (tables / "removed").exists()
-    # A missing table fails at once, without retries; each callback is called once.
+    assert found["make", -1] == found["checkpoint", -1] == found["undo", -1] == "success"
+    # The setup makes version 0, a task version 1; the teardown restores version 0 in spite of the failure.
+    table = DeltaTable(str(tables / "a"))
+    assert [info.operation for info in table.history()] == ["RESTORE", "WRITE", "CONVERT"]
+    assert table.snapshot().to_arrow()["id"].to_pylist() == [1]
+    # A missing table fails at once, without retries; each callback is called once for each try.
     assert sorted((tables / "callbacks").read_text().splitlines()) == [
         "failure vacuum 2",
+        "retry undo -1",
         "success checkpoint -1",
+        "success make -1",
+        "success undo -1",
         "success vacuum 0",
         "success vacuum 1",
     ]
     in_pool = stack.rows("SELECT DISTINCT task_id FROM task_instance WHERE pool = 'delta'")
     assert {task_id for (task_id,) in in_pool} == {"vacuum", "checkpoint"}
     assert sorted(path.name for path in (tables / "a" / "_delta_log").glob("*.parquet")) == [
-        f"{0:020}.checkpoint.parquet"
+        f"{1:020}.checkpoint.parquet"
     ]
     # Each run of the backfill pins the version of its day, although newer ones exist.
     # The scheduler makes a run of today, too.
@@ -175,11 +240,7 @@ def test_a_task_that_is_ended_from_outside_ends_its_spark_job(
     """Airflow signals the process group of the task. spark-submit has its own, which `on_kill` must end."""
     append_by_deltalake(tables / "kept", 1)
     mark = tables / "hangs"
-    folder = tables / "driver"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(HANGS.format(mark=str(mark)))
-    driver = DRIVER.format(folder=shlex.quote(str(folder)), python=shlex.quote(sys.executable))
-    write_program(tables / "hanging-driver", driver)
+    write_driver(tables / "hanging-driver", HANGS.format(mark=str(mark)))
     dags = ("failed_run", "failed_task")
     try:
         for dag_id in dags:
@@ -210,9 +271,14 @@ def test_a_task_that_is_ended_from_outside_ends_its_spark_job(
         assert not (tables / "copy").exists()
     finally:
         for dag_id in dags:
-            for process in job_processes(tables, dag_id):
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+            kill_job(tables, dag_id)
+
+
+def kill_job(tables: Path, dag_id: str) -> None:
+    """Kill what the task of a DAG has started."""
+    for process in job_processes(tables, dag_id):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def test_the_retry_of_a_task_whose_process_is_killed_commits_once(
@@ -247,6 +313,72 @@ def test_the_retry_of_a_task_whose_process_is_killed_commits_once(
         table = DeltaTable(str(tables / f"killed {step}"))
         assert table.latest_version() == 2
         assert table.snapshot().to_arrow()["id"].to_pylist() == [0]
+
+
+def test_a_spark_job_that_outlives_its_killed_worker_and_the_retry_commit_once(
+    stack: LiveStack, tables: Path
+) -> None:
+    """Nobody ends the job of a worker that is killed with signal 9: it runs beside that of the retry."""
+    append_by_deltalake(tables / "outlived", 2)
+    write_driver(tables / "outliving-driver", OUTLIVES.format(folder=str(tables)))
+    run = {"dag_run_id": "outlived", "logical_date": None}
+    try:
+        stack.call("POST", "/api/v2/dags/killed_worker/dagRuns", run)
+        stack.wait("the first job", (tables / "commit 1").exists)
+        first = job_processes(tables, "killed_worker")
+        ((worker,),) = stack.rows("SELECT pid FROM task_instance WHERE run_id = 'outlived'")
+        os.kill(worker, signal.SIGKILL)
+        stack.wait("the second job", (tables / "commit 2").exists)
+        assert first < job_processes(tables, "killed_worker"), "both jobs run"
+        ended = "SELECT state FROM dag_run WHERE run_id = 'outlived' AND end_date IS NOT NULL"
+        stack.wait("the retry", lambda: bool(stack.rows(ended)))
+        assert stack.rows(ended) == [("success",)]
+        assert (tables / "committed 1").exists()
+        stack.wait("the end of the jobs", lambda: not job_processes(tables, "killed_worker"))
+    finally:
+        kill_job(tables, "killed_worker")
+    (result,) = stack.results("outlived")
+    # The retry has lost the race to its own commit, and found it by the transaction identifier.
+    assert (result["version"], result["committed"], result["repeated"]) == (2, True, True)
+    table = DeltaTable(str(tables / "outlived"))
+    assert [info.operation for info in table.history()] == ["DELETE", "WRITE", "WRITE"]
+    assert table.snapshot().to_arrow()["id"].to_pylist() == [1]
+    findings = table.check(depth="files").findings
+    assert [finding for finding in findings if finding.severity != "info"] == []
+
+
+def test_the_tutorials_dags_start_by_events(stack: LiveStack, tables: Path) -> None:
+    """The event of a watcher starts the first DAG, and that of its operator's outlet the second."""
+    stack.wait("the watch", lambda: bool(stack.rows("SELECT 1 FROM asset_state_store")))
+    run_of_tutorial(tables, "append_orders.py")
+    ended = "SELECT run_id, state FROM dag_run WHERE dag_id = '{}' AND end_date IS NOT NULL"
+    stack.wait("the second DAG", lambda: bool(stack.rows(ended.format("orders_cities"))))
+    stack.wait("the first DAG", lambda: bool(stack.rows(ended.format("orders_events"))))
+    assert pinned(stack, "orders_events") == (1, 0)
+    # Only the event says after which version the new ones begin.
+    assert pinned(stack, "orders_cities") == (0, -1)
+    # Again, when the copy has a newer version than the event.
+    DeltaTable(str(tables / "delta-tutorial" / "lake" / "orders_copy")).alter.set_name("copy")
+    ((run_id, state),) = stack.rows(ended.format("orders_cities"))
+    assert state == "success"
+    again = {"dry_run": False, "dag_run_id": run_id, "only_failed": False}
+    stack.call("POST", "/api/v2/dags/orders_cities/clearTaskInstances", again)
+    second = (
+        "SELECT 1 FROM task_instance WHERE dag_id = 'orders_cities' AND task_id = 'count' "
+        "AND try_number = 2 AND state = 'success'"
+    )
+    stack.wait("the second try", lambda: bool(stack.rows(second)))
+    assert pinned(stack, "orders_cities") == (0, -1)
+    logs = stack.dag.parents[1] / "logs" / "dag_id=orders_cities"
+    counts = [log.read_text() for log in logs.glob("*/task_id=count/attempt=*.log")]
+    assert len(counts) == 2
+    assert all("orders by city: {'Ulm': 2, 'Kiel': 1}" in text for text in counts)
+
+
+def pinned(stack: LiveStack, dag_id: str) -> tuple[int, int]:
+    """The version that the only run of a DAG has pinned, and after which one the new ones begin."""
+    (result,) = stack.results("pin", dag_id=dag_id)
+    return result["version"], result["after_version"]
 
 
 def test_the_form_and_the_test_of_a_connection(stack: LiveStack, tmp_path: Path) -> None:
