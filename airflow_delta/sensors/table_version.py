@@ -26,8 +26,10 @@ class TableVersionSensor(TableWait):
 
     To wait for a new version since the last run, pass the version that the last run returned::
 
-        after_version="{{ (ti.xcom_pull(task_ids='wait', map_indexes=-1, include_prior_dates=True)
-                           or {}).get('version', -1) }}"
+        after_version=(
+            "{{ (ti.xcom_pull(task_ids='wait', map_indexes=-1, include_prior_dates=True) or {})"
+            ".get('version', -1) }}"
+        )
 
     (Without ``map_indexes`` Airflow returns a list with the versions of all earlier runs.)
 

@@ -1,7 +1,7 @@
 """The PySpark data plane: DataFrames of Delta tables, and tables from DataFrames. No Delta jar.
 
 The engine reads the log and commits; Spark reads and writes the data files. ``jobs/`` has programs for
-spark-submit.
+spark-submit. ::
 
     from airflow_delta.spark import read_snapshot, write
 

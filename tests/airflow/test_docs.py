@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +26,11 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
 )
 from airflow_delta.sensors.table_version import TableVersionSensor
+from airflow_delta.version_compat import BaseHook
 from tests.airflow.dag_runs import run_of
 from tests.airflow.failures import fails_for_good
 from tests.airflow.managed_tables import commit, hand_over
+from tests.docstring_blocks import docstring_blocks
 from tests.log_builder import add, write_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,8 +63,18 @@ def test_the_dag_of_the_page_can_be_loaded(page: Path) -> None:
     ]
 
 
-def test_the_wait_of_the_guide_follows_the_run_before() -> None:
-    template = example(DOCS / "how-to" / "maintain-a-table.md")["SEEN"]
+def wait_of_the_guide() -> str:
+    return example(DOCS / "how-to" / "maintain-a-table.md")["SEEN"]
+
+
+def wait_of_the_sensor() -> str:
+    (block,) = docstring_blocks()[f"{TableVersionSensor.__module__}.TableVersionSensor"]
+    return eval(f"dict({block})")["after_version"]
+
+
+@pytest.mark.parametrize("get_template", [wait_of_the_guide, wait_of_the_sensor])
+def test_the_wait_follows_the_run_before(get_template: Callable[[], str]) -> None:
+    template = get_template()
     for found, after in ((None, "-1"), ({"version": 24}, "24")):
         asked: list[dict[str, Any]] = []
 
@@ -273,6 +287,21 @@ def test_the_connections_of_a_page_are_some(page: str, name: str, text: str) -> 
     connection = Connection(conn_id=name.lower(), **json.loads(text))
     assert connection.conn_type
     assert isinstance(connection.extra_dejson, dict)
+
+
+def test_the_blocks_about_connections_set_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [block for page, block in SHELL if page == "connections.md"]
+    assert len(blocks) == 2
+    for block in blocks:
+        code = f"set -eu\n{block}printenv AIRFLOW_CONN_LAKE"
+        run = subprocess.run(["bash", "-c", code], check=True, stdout=subprocess.PIPE, text=True)
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", run.stdout)
+        connection = BaseHook.get_connection("lake")
+        set_to = json.loads(run.stdout)
+        assert (connection.conn_type, connection.extra_dejson) == (
+            set_to["conn_type"],
+            set_to["extra"],
+        )
 
 
 def test_pages_run_dags_and_set_connections() -> None:

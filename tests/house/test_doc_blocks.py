@@ -1,4 +1,5 @@
-"""Each code block of the documentation is run by a test, or it is said here why it isn't.
+"""Each code block of the documentation, and of docstrings that users read, is run by a test, or it is said
+here why it isn't.
 
 A new block fails these tests until it has an entry.
 """
@@ -9,6 +10,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from tests.docstring_blocks import docstring_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -53,7 +56,7 @@ BLOCKS: dict[str, dict[str, list[tuple[int, str]]]] = {
     "docs/how-to/check-a-table.md": {"python": [(ALL, RUN)], "bash": [(ALL, COMMANDS)]},
     "docs/how-to/clean-up-a-log.md": {"python": [(ALL, RUN)]},
     "docs/how-to/connections.md": {
-        "bash": [(2, "sets secrets; tests/airflow/test_cloud_credentials.py has such connections")],
+        "bash": [(2, DAGS)],
         "text": [(1, OUTPUT)],
     },
     "docs/how-to/convert-to-delta.md": {"python": [(ALL, RUN)], "bash": [(ALL, COMMANDS)]},
@@ -128,6 +131,29 @@ BLOCKS: dict[str, dict[str, list[tuple[int, str]]]] = {
     "docs/tutorial.md": {},
 }
 
+DOCSTRINGS = "tests/airflow/test_docstrings.py"
+
+# By module, class or function of `airflow_delta`: what runs each block of its docstring, or the reason.
+IN_DOCSTRINGS: dict[str, list[str]] = {
+    "assets": [DOCSTRINGS],
+    "engine.errors": ["is a drawing; tests/house/test_errors.py compares it with the classes"],
+    "operators.change_feed.ChangeFeedOperator": [DOCSTRINGS],
+    "operators.merge.MergeOperator": [DOCSTRINGS],
+    "operators.table_profile.TableProfileOperator": [DOCSTRINGS],
+    "operators.time_travel_snapshot.TimeTravelSnapshotOperator": [DOCSTRINGS],
+    "operators.update.UpdateOperator": [DOCSTRINGS],
+    "operators.write.WriteOperator": [DOCSTRINGS],
+    "results": [DOCSTRINGS],
+    "sensors.table_version.TableVersionSensor": [DAGS],
+    "spark": [SPARK],
+    "spark.dml.merge.merge.merge": [SPARK],
+    "task_runs.commit_user_metadata": [DOCSTRINGS, DOCSTRINGS],
+    "templates": [DOCSTRINGS],
+    "triggers.new_versions.DeltaTableVersionTrigger": [DOCSTRINGS],
+}
+EXAMPLE_DAGS = "example_dags"
+"""Their docstrings are the business of `DOCSTRINGS`, too."""
+
 
 def counts(page: Path) -> dict[str, int]:
     """How many blocks a page has, by language; drawings don't count."""
@@ -147,8 +173,18 @@ def test_each_block_is_run_or_has_a_reason(page: Path) -> None:
         assert numbers == [ALL] or sum(numbers) == found[language], language
 
 
+def test_each_block_of_a_docstring_is_run_or_has_a_reason() -> None:
+    found = {name.partition(".")[2]: len(blocks) for name, blocks in docstring_blocks().items()}
+    examples = {name for name in found if name.startswith(EXAMPLE_DAGS)}
+    assert len(examples) > 10
+    assert {name: found[name] for name in found.keys() - examples} == {
+        name: len(entries) for name, entries in IN_DOCSTRINGS.items()
+    }
+
+
 def test_the_tests_of_the_blocks_are_there() -> None:
     named = {by for page in BLOCKS.values() for entries in page.values() for _, by in entries}
+    named |= {by for entries in IN_DOCSTRINGS.values() for by in entries}
     paths = {path for by in named for path in re.findall(r"tests/[\w/.]+", by)}
     assert len(paths) > 10
     assert [path for path in paths if not (ROOT / path).exists()] == []

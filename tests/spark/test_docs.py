@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_delta.engine import DeltaTable
+from airflow_delta.spark import merge, read_snapshot, write
+from tests.docstring_blocks import docstring_blocks
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -49,3 +53,27 @@ def test_what_a_guide_promises_is_printed(
         promised += re.findall(r"^(?:print\(.*\)  )?# (.*)$", code, re.M)
     assert len(promised) == promises
     assert capsys.readouterr().out.splitlines() == promised
+
+
+@pytest.mark.deep
+def test_the_blocks_of_the_docstrings_do_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
+    sales, copy = str(tmp_path / "sales"), str(tmp_path / "copy")
+    for version in range(8):
+        rows = spark.createDataFrame([(version, "2026-01-01")], "id LONG, day STRING")
+        write(rows, sales)
+    blocks = docstring_blocks()
+    (block,) = blocks["airflow_delta.spark"]
+    for location, ours in (("s3://lake/sales", sales), ("/data/copy", copy)):
+        assert location in block
+        block = block.replace(location, ours)
+    exec(compile(block, "airflow_delta.spark", "exec"), {"spark": spark})
+    assert DeltaTable(copy).snapshot().metadata.partition_columns == ("day",)
+    assert sorted(row.id for row in read_snapshot(spark, copy).collect()) == [*range(8)]
+
+    (block,) = blocks[f"{merge.__module__}.merge"]
+    new = spark.createDataFrame([(7, "2026-01-07"), (8, "2026-01-08")], "id LONG, day STRING")
+    names: dict[str, Any] = {"merge": merge, "spark": spark, "uri": copy, "new_rows": new}
+    exec(compile(block, "merge", "exec"), names)
+    assert names["result"].version == DeltaTable(copy).latest_version() == 1
+    merged = {row.id: row.day for row in read_snapshot(spark, copy).collect()}
+    assert merged == {n: f"2026-01-{n if n > 6 else 1:02}" for n in range(9)}

@@ -52,10 +52,12 @@ def merge(
     Example:
         Insert new rows, and update those that the table has::
 
-            merge(spark, uri, new_rows, "target.id = source.id")
+            result = (
+                merge(spark, uri, new_rows, "target.id = source.id")
                 .when_matched_update_all()
                 .when_not_matched_insert_all()
                 .execute()
+            )
 
     Args:
         spark: the session; Spark reads and writes data files with the credentials of its own configuration.
