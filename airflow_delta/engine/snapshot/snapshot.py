@@ -117,7 +117,7 @@ class Snapshot:
 
     @property
     def state(self) -> LogState:
-        """The reconciled actions behind the snapshot: for writers of checkpoints."""
+        """The reconciled actions behind the snapshot, for writers of checkpoints."""
         return self._state
 
     @property

@@ -70,7 +70,7 @@ class TableBase:
 
     @property
     def commit_owners(self) -> CommitOwners:
-        """The commit owners that the table may have: those that were given, and the installed ones."""
+        """The commit owners that the table may have, both given and installed ones."""
         return self._owners
 
     @property

@@ -161,7 +161,7 @@ class ManagedCommitMethods(TableBase):
             dry_run: only check whether the version would be accepted.
 
         Returns:
-            The newest version that was ratified: the last one that is given up.
+            The newest version that was ratified, the last one that is given up.
 
         Raises:
             InvalidArgumentError: the table has no commit owner that supports this; or the version isn't

@@ -75,7 +75,7 @@ class RepairMethods(TableBase):
     def repair_statistics(self) -> StatisticsRepair:
         """Correct minima and maxima of decimals that earlier releases of this provider rounded.
 
-        One commit, which changes no rows, adds the files that `check` reports as `statistics-rounded`
+        One commit, which changes no rows, adds the files that `check` reports as ``statistics-rounded``
         again, with the bounds of their footers.
 
         Raises:

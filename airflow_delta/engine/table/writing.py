@@ -57,7 +57,7 @@ class WriteMethods(TableBase):
 
     @property
     def alter(self) -> TableAlteration:
-        """Changes of the table apart from its rows: each method makes one commit.
+        """Changes of the table apart from its rows. Each method makes one commit.
 
         Example:
             ``table.alter.set_properties({"delta.enableChangeDataFeed": "true"})``

@@ -223,7 +223,7 @@ class StoreBackedOwner:
             dry_run: only check whether the version would be accepted, and record nothing.
 
         Returns:
-            The newest version that was ratified: the last one that is given up.
+            The newest version that was ratified, the last one that is given up.
 
         Raises:
             CommitOwnerUnavailableError: the commit store can't be reached.
