@@ -132,7 +132,7 @@ def test_long_work_shows_its_progress_on_a_terminal_alone(
     piped = capsys.readouterr()
     assert piped.err == ""
     if verb != "optimize":
-        assert piped.out == out
+        assert without_times(piped.out) == without_times(out)
     # The size of new files depends on the order in which threads read the old ones.
     assert re.sub(r"\d+", "N", piped.out) == re.sub(r"\d+", "N", out)
 
@@ -149,6 +149,11 @@ def test_a_backfill_shows_its_progress(
         assert main(["backfill", str(table)]) == 0
     assert "backfill: backfilled 3 of 3 commits" in get_shown()
     assert left(get_shown()) == ""
+
+
+def without_times(printed: str) -> str:
+    """What was printed, without the lines with the time of a commit."""
+    return re.sub(r"^timestamp.*\n", "", printed, flags=re.M)
 
 
 def test_programs_get_no_progress(
