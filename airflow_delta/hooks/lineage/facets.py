@@ -23,7 +23,13 @@ from openlineage.client.facet_v2 import (
     storage_dataset,
 )
 
-from airflow_delta.hooks.lineage.datasets import Column, Lineage, LineageDataset, dataset_name
+from airflow_delta.hooks.lineage.datasets import (
+    Column,
+    Lineage,
+    LineageDataset,
+    WrittenData,
+    dataset_name,
+)
 
 __all__ = ["operator_lineage", "plain_dataset"]
 
@@ -56,7 +62,8 @@ def _input_dataset(dataset: LineageDataset) -> InputDataset:
 def _output_dataset(dataset: LineageDataset) -> OutputDataset:
     namespace, name = dataset_name(dataset.uri)
     statistics: dict[str, OutputDatasetFacet] = {}
-    if (written := dataset.written) is not None:
+    written = dataset.written
+    if written is not None and written != WrittenData():
         statistics["outputStatistics"] = (
             output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
                 rowCount=written.rows, size=written.size, fileCount=written.files
