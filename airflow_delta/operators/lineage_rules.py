@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from airflow_delta.hooks.lineage.datasets import Lineage, LineageDataset, StateChange, WrittenData
@@ -107,8 +108,9 @@ def converts_directory(task: Any, result: Result) -> Lineage:
         return Lineage(outputs=(LineageDataset(task.table_uri),))
     if not (result["converted"] or result["repeated"]):
         version = result["version"]
-        read = LineageDataset(task.table_uri, version, is_table=version is not None)
-        return Lineage((read,))
+        if version is None:
+            return Lineage((_files(task.table_uri, "parquet"),))
+        return Lineage((LineageDataset(task.table_uri, version),))
     written = WrittenData(result["rows"], result["bytes"], result["files"])
     return Lineage(outputs=(_committed(task, result, change="CREATE", written=written),))
 
@@ -154,19 +156,17 @@ def copies_version(task: Any, result: Result) -> Lineage:
     read = reads_table(task, result).inputs[0]
     if not task.target_uri:
         return Lineage((read,))
-    is_table = task.argument("target_format") == "delta"
     if result is None:
-        return Lineage((read,), (LineageDataset(task.target_uri, is_table=is_table),))
+        return Lineage((read,), (_target(task, task.target_uri),))
     version = result["target_version"]
     change: StateChange | None = None
     if version is not None:
         change = "CREATE" if version == 0 else "OVERWRITE"
-    copy = LineageDataset(
-        result["target_uri"],
-        version,
-        is_table,
-        change,
-        WrittenData(rows=result["target_num_rows"], files=result["target_num_files"]),
+    copy = replace(
+        _target(task, result["target_uri"]),
+        version=version,
+        change=change,
+        written=WrittenData(rows=result["target_num_rows"], files=result["target_num_files"]),
         copied_from=read,
     )
     deleted = (
@@ -180,18 +180,16 @@ def appends_changes(task: Any, result: Result) -> Lineage:
     read = LineageDataset(task.table_uri, None if result is None else result["end_version"])
     if not task.target_uri:
         return Lineage((read,))
-    is_table = task.argument("target_format") == "delta"
     if result is None:
-        return Lineage((read,), (LineageDataset(task.target_uri, is_table=is_table),))
+        return Lineage((read,), (_target(task, task.target_uri),))
     version = result["target_version"]
     if version is None and not result["appended"]:
         return Lineage((read,))
-    target = LineageDataset(
-        result["target_uri"],
-        version,
-        is_table,
-        "CREATE" if version == 0 else None,
-        WrittenData(rows=result["num_changes"]),
+    target = replace(
+        _target(task, result["target_uri"]),
+        version=version,
+        change="CREATE" if version == 0 else None,
+        written=WrittenData(rows=result["num_changes"]),
         copied_from=read,
     )
     return Lineage((read,), (target,))
@@ -231,8 +229,8 @@ def _change_of_write(task: Any, result: Mapping[str, Any]) -> StateChange | None
 
 def _sources(task: Any) -> tuple[LineageDataset, ...]:
     """The files, or the pinned tables, that the rows come from."""
-    uri = task.argument("source_uri")
-    files = () if uri is None else (LineageDataset(_directory(uri), is_table=False),)
+    uri, file_format = task.argument("source_uri"), task.argument("source_format") or "parquet"
+    files = () if uri is None else (_files(_directory(uri), file_format),)
     tables = task.argument("source_tables") or {}
     return (*files, *(LineageDataset(table, version) for table, version in tables.values()))
 
@@ -243,6 +241,18 @@ def _whole_source(task: Any) -> LineageDataset | None:
     tables = {name.lower(): table for name, table in (task.argument("source_tables") or {}).items()}
     found = None if match is None else tables.get(match[1].lower())
     return None if found is None else LineageDataset(*found)
+
+
+def _target(task: Any, uri: str) -> LineageDataset:
+    """The target of a task, in the format of its argument."""
+    target_format = task.argument("target_format")
+    return LineageDataset(uri) if target_format == "delta" else _files(uri, target_format)
+
+
+def _files(uri: str, file_format: str) -> LineageDataset:
+    """A directory of files that is no table."""
+    # Spark ignores the case of formats.
+    return LineageDataset(uri, is_table=False, file_format=file_format.lower())
 
 
 def _directory(uri: str) -> str:

@@ -69,6 +69,7 @@ class LineageDataset:
         copied_from: the dataset that its columns of the same names come from, unchanged; None if that isn't
             certain.
         columns: its columns; none if they aren't known.
+        file_format: of files that are no table, the format, in lower case; None if it isn't known.
     """
 
     uri: str
@@ -78,6 +79,7 @@ class LineageDataset:
     written: WrittenData | None = None
     copied_from: LineageDataset | None = None
     columns: tuple[Column, ...] = ()
+    file_format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ from airflow_delta.hooks.lineage.datasets import (
 
 __all__ = ["operator_lineage", "plain_dataset"]
 
+_FILE_FORMATS = ("parquet", "orc", "avro", "json", "csv", "text", "xml")
+"""The formats of the storage facet."""
+
 
 def operator_lineage(lineage: Lineage) -> OperatorLineage[Any, Any]:
     """The lineage of a task as its operator returns it to Airflow's provider.
@@ -84,9 +87,11 @@ def _output_dataset(dataset: LineageDataset) -> OutputDataset:
 def _facets(dataset: LineageDataset) -> dict[str, DatasetFacet]:
     """The facets of a dataset that is read or written."""
     facets: dict[str, DatasetFacet] = {}
-    if dataset.is_table:
+    file_format = "parquet" if dataset.is_table else dataset.file_format
+    if file_format in _FILE_FORMATS:
+        # The layer of files without a table format is "default", as in OpenLineage's events of Spark.
         facets["storage"] = storage_dataset.StorageDatasetFacet(
-            storageLayer="delta", fileFormat="parquet"
+            storageLayer="delta" if dataset.is_table else "default", fileFormat=file_format
         )
     if dataset.version is not None:
         facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(

@@ -89,7 +89,9 @@ def test_a_copy_has_the_columns_of_its_source(tmp_path: Path) -> None:
     clone = LineageDataset(
         copy, 0, change="CREATE", written=WrittenData(3, 90, 1), copied_from=read
     )
-    text_files = LineageDataset(f"{tmp_path}/csv", is_table=False, copied_from=read)
+    text_files = LineageDataset(
+        f"{tmp_path}/csv", is_table=False, copied_from=read, file_format="csv"
+    )
     found = TableColumns(DeltaHook()).add(Lineage((read,), (clone, text_files)))
     event = operator_lineage(found)
     (source,) = (plain(json.loads(Serde.to_json(one))) for one in event.inputs)
@@ -130,9 +132,19 @@ def test_a_copy_has_the_columns_of_its_source(tmp_path: Path) -> None:
         "outputFacets": {"outputStatistics": {"rowCount": 3, "size": 90, "fileCount": 1}},
     }
     assert csv["facets"] == {
+        "storage": {"storageLayer": "default", "fileFormat": "csv"},
         "schema": {"fields": [*fields, tags]},
         "columnLineage": copied("id", "address", "tags"),
     }
+
+
+@pytest.mark.parametrize("file_format", [None, "binaryfile"])
+def test_files_of_a_format_that_openlineage_lacks_have_no_storage(file_format: str | None) -> None:
+    from airflow_delta.hooks.lineage.facets import operator_lineage
+
+    files = LineageDataset("s3://landing/scans", is_table=False, file_format=file_format)
+    (found,) = operator_lineage(Lineage((files,))).inputs
+    assert found.facets == {}
 
 
 def test_without_openlineage_no_table_is_opened(

@@ -1,4 +1,4 @@
-"""The OpenLineage events of every operator and sensor: of tasks that succeed, fail, are retried or deferred.
+"""The OpenLineage events of every operator and sensor, for success, failure, retry and deferred waits.
 
 All tasks run in one DAG run, each on a table of its own. Spark is replaced: its jobs make the commits.
 """
@@ -371,6 +371,7 @@ class Finished:
             make_table(name, table, self.sales, owner=self.folder / "owner.db")
         given = self.case(task_id).arguments | arguments
         KINDS[name](task_id=task_id, table_uri=str(table), **given)
+
 
 @pytest.fixture(scope="module")
 def finished(

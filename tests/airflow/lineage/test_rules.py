@@ -20,7 +20,7 @@ SPARK = {"spark_conn_id": "spark"}
 READ = LineageDataset(SALES, 4)
 PLANNED = LineageDataset(SALES)
 ORDERS = LineageDataset(OTHER, 24)
-LANDED = LineageDataset("s3://landing/orders", is_table=False)
+LANDED = LineageDataset("s3://landing/orders", is_table=False, file_format="json")
 DONE = {"table_uri": SALES, "version": 4, "committed": True, "repeated": False, "metrics": {}}
 WRITTEN = {"numFiles": 2, "numOutputRows": 30, "numOutputBytes": 900}
 COPIED = {
@@ -120,7 +120,7 @@ CASES: list[Case] = [
         "ConvertToDeltaOperator",
         {},
         {"version": None, "converted": False, "repeated": False},
-        Lineage((LineageDataset(SALES, is_table=False),)),
+        Lineage((LineageDataset(SALES, is_table=False, file_format="parquet"),)),
     ),
     ("DeleteOperator", {"condition": "id < 5"}, None, Lineage((), (PLANNED,))),
     (
@@ -161,7 +161,7 @@ CASES: list[Case] = [
     ),
     (
         "WriteOperator",
-        {"source_uri": "s3://landing/orders/day=*/part-*.json", "source_format": "json"},
+        {"source_uri": "s3://landing/orders/day=*/part-*.json", "source_format": "JSON"},
         None,
         Lineage((LANDED,), (PLANNED,)),
     ),
@@ -170,7 +170,7 @@ CASES: list[Case] = [
         {"source_uri": "s3://landing/orders/"},
         {**DONE, "metrics": WRITTEN},
         Lineage(
-            (replace(LANDED, uri="s3://landing/orders/"),),
+            (replace(LANDED, uri="s3://landing/orders/", file_format="parquet"),),
             writes(written=WrittenData(30, 900, 2)).outputs,
         ),
     ),
@@ -234,7 +234,11 @@ CASES: list[Case] = [
             (READ,),
             (
                 LineageDataset(
-                    COPY, is_table=False, written=WrittenData(30, files=2), copied_from=READ
+                    COPY,
+                    is_table=False,
+                    written=WrittenData(30, files=2),
+                    copied_from=READ,
+                    file_format="csv",
                 ),
             ),
         ),
@@ -252,6 +256,12 @@ CASES: list[Case] = [
         {"target_uri": COPY},
         {**APPENDED, "target_version": None, "appended": False},
         reads(4),
+    ),
+    (
+        "ChangeFeedOperator",
+        {"target_uri": COPY, "target_format": "parquet"},
+        None,
+        Lineage((PLANNED,), (LineageDataset(COPY, is_table=False, file_format="parquet"),)),
     ),
 ]
 
