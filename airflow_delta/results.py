@@ -290,6 +290,7 @@ class RestoreResult(TypedDict):
     """The result of `RestoreOperator`."""
 
     table_uri: str
+    table_id: str
     version: int
     restored_version: int | None
     committed: bool
@@ -339,6 +340,7 @@ class RowChangeResult(TypedDict):
     """The result of `DeleteOperator`, `UpdateOperator` and `MergeOperator`."""
 
     table_uri: str
+    table_id: str | None
     version: int
     committed: bool
     repeated: bool

@@ -28,12 +28,12 @@ class DeleteOperator(SparkTask):
     The commit contains the transaction identifier of the task in its DAG run. A retry, or the cleared task,
     finds this commit and deletes nothing more, while the log still has the commit.
 
-    Returns a dictionary with ``table_uri``, ``version`` (of the commit), ``committed``, ``repeated``
-    (whether an earlier try made the commit) and ``metrics``, the operation metrics of the commit (None if
-    the commit is no longer in the log). A dry run returns ``table_uri``, ``version`` (the newest),
-    ``num_files``, ``size_in_bytes`` and ``max_rows`` (of the files that may have such rows; None if
-    statistics are missing), ``num_whole_files`` (those that would be removed as a whole) and ``examples``
-    (some of their paths).
+    Returns a dictionary with ``table_uri``, ``table_id``, ``version`` (of the commit), ``committed``,
+    ``repeated`` (whether an earlier try made the commit) and ``metrics``, the operation metrics of the
+    commit (None if the commit is no longer in the log). A dry run returns ``table_uri``, ``version`` (the
+    newest), ``num_files``, ``size_in_bytes`` and ``max_rows`` (of the files that may have such rows; None
+    if statistics are missing), ``num_whole_files`` (those that would be removed as a whole) and
+    ``examples`` (some of their paths).
 
     :param table_uri: the table's path or URI. (templated)
     :param condition: the condition in SQL; ``true`` deletes all rows. (templated)

@@ -232,7 +232,7 @@ def _sources(task: Any) -> tuple[LineageDataset, ...]:
     uri, file_format = task.argument("source_uri"), task.argument("source_format") or "parquet"
     files = () if uri is None else (_files(_directory(uri), file_format),)
     tables = task.argument("source_tables") or {}
-    return (*files, *(LineageDataset(table, version) for table, version in tables.values()))
+    return (*files, *(_pinned(*table) for table in tables.values()))
 
 
 def _whole_source(task: Any) -> LineageDataset | None:
@@ -240,7 +240,11 @@ def _whole_source(task: Any) -> LineageDataset | None:
     match = _WHOLE_TABLE.fullmatch(task.argument("source_query") or "")
     tables = {name.lower(): table for name, table in (task.argument("source_tables") or {}).items()}
     found = None if match is None else tables.get(match[1].lower())
-    return None if found is None else LineageDataset(*found)
+    return None if found is None else _pinned(*found)
+
+
+def _pinned(uri: str, version: int | str) -> LineageDataset:
+    return LineageDataset(uri, _number(version))
 
 
 def _target(task: Any, uri: str) -> LineageDataset:

@@ -54,9 +54,9 @@ class MergeOperator(RowSourceTask):
     contains the transaction identifier of the task in its DAG run. A retry, or the cleared task, finds this
     commit and merges nothing more, while the log still has the commit.
 
-    Returns a dictionary with ``table_uri``, ``version`` (of the commit), ``committed``, ``repeated``
-    (whether an earlier try made the commit) and ``metrics``, the operation metrics of the commit (None if
-    the commit is no longer in the log).
+    Returns a dictionary with ``table_uri``, ``table_id``, ``version`` (of the commit), ``committed``,
+    ``repeated`` (whether an earlier try made the commit) and ``metrics``, the operation metrics of the
+    commit (None if the commit is no longer in the log).
 
     :param table_uri: the table's path or URI; it must exist. (templated)
     :param on: the condition in SQL for a row of the table and one of the source to match. (templated)
@@ -72,7 +72,9 @@ class MergeOperator(RowSourceTask):
     :param source_arguments: its other arguments by name, as JSON values. (templated)
     :param source_tables: the tables for query or function: for each name, the URI and the version of a
         table, or a dictionary with ``table_uri`` and ``version`` such as the result of
-        `TimeTravelSnapshotOperator`. They are temporary views of these names. (templated)
+        `TimeTravelSnapshotOperator`. The version may be ``triggering_event``: that of the asset event that
+        has started the DAG run, or the newest if none has. They are temporary views of these names.
+        (templated)
     :param source_alias: the name of the source in conditions and values; default ``source``. (templated)
     :param target_alias: the name of the table there; default ``target``. (templated)
     :param merge_schema: add columns of the source that the table lacks, if a clause takes them.
@@ -142,9 +144,9 @@ class MergeOperator(RowSourceTask):
         :raises AirflowException: the job failed.
         """
         # Made before ``table_uri`` is used, from which `hook` takes the connection.
-        changes = SparkRowChanges(
-            self.hook(), lambda: self.begin_job(context), txn=run_identity(context)
-        )
+        hook = self.hook()
+        changes = SparkRowChanges(hook, lambda: self.begin_job(context), txn=run_identity(context))
+        self.pin_sources(hook, context)
         result = changes.merge(
             self.table_uri,
             self.source(),

@@ -7,6 +7,7 @@ of the task. The version of the asset event that has started the run is the same
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
@@ -14,9 +15,10 @@ from airflow_delta.operators.template_values import TRIGGERING_EVENT
 from airflow_delta.operators.triggering_event import triggering_range
 from airflow_delta.version_compat import Context, task_state
 
-__all__ = ["pinned_version"]
+__all__ = ["pinned_version", "triggering_versions"]
 
 _STATE_KEY = "pinned"
+_SEVERAL_KEY = "pinned_tables"
 
 
 def pinned_version(
@@ -54,6 +56,40 @@ def pinned_version(
     if state is not None:
         state.set(_STATE_KEY, {**arguments, "version": pinned["version"]})
     return pinned
+
+
+def triggering_versions(
+    hook: DeltaHook, context: Context, table_uris: Iterable[str]
+) -> dict[str, int]:
+    """Find the version of each table in the events that started the run, once for all tries.
+
+    A table without such an event has the newest version.
+
+    :param hook: gives access to the tables.
+    :param context: the context of the try.
+    :param table_uris: the tables.
+    :returns: the versions by table.
+    :raises ArgumentError: an asset event has an invalid version.
+    :raises DeltaError: a table can't be read.
+    """
+    state = task_state(context)
+    earlier = (None if state is None else state.get(_SEVERAL_KEY)) or {}
+    versions, newest = {}, {}
+    for uri in table_uris:
+        if (found := triggering_range(context, uri)) is not None:
+            versions[uri] = found.version
+        elif uri in earlier:
+            newest[uri] = earlier[uri]
+        else:
+            newest[uri] = hook.table(uri).latest_version()
+            hook.log.info(
+                "no event with a version of %s has started this run: take the newest, %s",
+                uri,
+                newest[uri],
+            )
+    if state is not None and newest != earlier:
+        state.set(_SEVERAL_KEY, newest)
+    return {**versions, **newest}
 
 
 def _version_of_event(

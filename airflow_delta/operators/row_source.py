@@ -10,15 +10,18 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.hooks.table_locations import one_connection, split_connection
 from airflow_delta.operators.arguments import is_certain
+from airflow_delta.operators.pinned_version import triggering_versions
 from airflow_delta.operators.spark_task import SparkTask
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import (
+    TRIGGERING_EVENT,
+    as_pinned_version,
     as_required_location,
     as_text,
     as_texts,
-    as_version,
     location,
 )
+from airflow_delta.version_compat import Context
 
 __all__ = ["RowSourceTask"]
 
@@ -33,7 +36,7 @@ _BELONGS_TO = {
 """Arguments, and those of which each needs one."""
 
 
-def _as_tables(value: Any, *, name: str) -> dict[str, tuple[str, int]] | None:
+def _as_tables(value: Any, *, name: str) -> dict[str, tuple[str, int | str]] | None:
     """Tables by name, each with its URI and version; None for none."""
     if value is None:
         return None
@@ -44,7 +47,7 @@ def _as_tables(value: Any, *, name: str) -> dict[str, tuple[str, int]] | None:
     return {key: _as_table(item, name=f"{name}[{key!r}]") for key, item in value.items()}
 
 
-def _as_table(value: Any, *, name: str) -> tuple[str, int]:
+def _as_table(value: Any, *, name: str) -> tuple[str, int | str]:
     if isinstance(value, Mapping):
         value = (value.get("table_uri"), value.get("version"))
     if not isinstance(value, list | tuple) or len(value) != 2:
@@ -52,7 +55,7 @@ def _as_table(value: Any, *, name: str) -> tuple[str, int]:
             f"{name}: expected the URI and the version of a table, or a dictionary with table_uri and "
             f"version; found {value!r}"
         )
-    version = as_version(value[1], name=name)
+    version = as_pinned_version(value[1], name=name)
     if version is None:
         raise ArgumentError(f"{name}: expected a pinned version, found None")
     return as_required_location(value[0], name=name), version
@@ -87,7 +90,9 @@ class RowSourceTask(SparkTask):
     :param source_arguments: its other arguments by name, as JSON values. (templated)
     :param source_tables: the tables for query or function: for each name, the URI and the version of a
         table, or a dictionary with ``table_uri`` and ``version`` such as the result of
-        `TimeTravelSnapshotOperator`. They are temporary views of these names. (templated)
+        `TimeTravelSnapshotOperator`. The version may be ``triggering_event``: that of the asset event that
+        has started the DAG run, or the newest if none has. They are temporary views of these names.
+        (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -165,6 +170,23 @@ class RowSourceTask(SparkTask):
                 name: (split_connection(uri)[1], version) for name, (uri, version) in tables.items()
             }
         return super().hook()
+
+    def pin_sources(self, hook: DeltaHook, context: Context) -> None:
+        """Replace ``triggering_event`` among the versions of ``source_tables``.
+
+        :param hook: gives access to the tables.
+        :param context: the context of the try.
+        :raises ArgumentError: an asset event has an invalid version.
+        :raises DeltaError: a table can't be read.
+        """
+        tables = self.argument("source_tables") or {}
+        unknown = {uri for uri, version in tables.values() if version == TRIGGERING_EVENT}
+        if unknown:
+            found = triggering_versions(hook, context, sorted(unknown))
+            self.source_tables = {
+                name: (uri, found[uri] if version == TRIGGERING_EVENT else version)
+                for name, (uri, version) in tables.items()
+            }
 
     def source(self) -> dict[str, Any]:
         """The source, as `airflow_delta.hooks.spark.row_sources.job_source` takes it."""

@@ -63,6 +63,7 @@ class TableCommit:
         repeated: whether it is the commit of an earlier try.
         metrics: the metrics of the operation, as whole numbers.
         first_version: the first version that the task committed in this DAG run; None: ``version``.
+        table_id: the id in the table's metadata; None if the result of the task doesn't have it.
     """
 
     table_uri: str
@@ -72,6 +73,7 @@ class TableCommit:
     repeated: bool = False
     metrics: Mapping[str, int] = field(default_factory=dict)
     first_version: int | None = None
+    table_id: str | None = None
 
     def with_tries(self, tries: Mapping[int, int | None], *, try_number: int) -> TableCommit:
         """Add the commits that tries of the task have made.
@@ -99,8 +101,10 @@ class TableCommit:
         Those between two commits of the task may be others'.
         """
         first = self.version if self.first_version is None else self.first_version
+        known = {} if self.table_id is None else {"table_id": self.table_id}
         return {
             "table_uri": canonical_uri(self.table_uri),
+            **known,
             "after_version": first - 1 if self.committed else self.version,
             "version": self.version,
             "operation": self.operation,
@@ -168,6 +172,7 @@ def row_commit(operation: str) -> Describe:
             repeated=result.get("repeated", False),
             metrics=result.get("metrics") or {},
             first_version=version,
+            table_id=result.get("table_id"),
         )
 
     return describe
@@ -194,6 +199,7 @@ def maintenance_commit(
             committed=committed(result),
             repeated=result.get("repeated", False),
             metrics={name: result[name] for name in metrics if result[name] is not None},
+            table_id=result.get("table_id"),
         )
 
     return describe
@@ -337,7 +343,7 @@ def _check_alias(task: TableTask) -> None:
 
 def _add_to_alias(event: Any, extra: Mapping[str, Any]) -> None:
     """Emit an event of the table's asset, under the name that it has in Airflow, through an alias."""
-    asset = delta_asset(extra["table_uri"])
+    asset = delta_asset(extra["table_uri"], table_id=extra.get("table_id"))
     try:
         event.add(AssetUriRef(asset.uri), extra=dict(extra))
     except AirflowRuntimeError as error:

@@ -36,9 +36,9 @@ class UpdateOperator(SparkTask):
     The commit contains the transaction identifier of the task in its DAG run. A retry, or the cleared task,
     finds this commit and updates nothing more, while the log still has the commit.
 
-    Returns a dictionary with ``table_uri``, ``version`` (of the commit), ``committed``, ``repeated``
-    (whether an earlier try made the commit) and ``metrics``, the operation metrics of the commit (None if
-    the commit is no longer in the log).
+    Returns a dictionary with ``table_uri``, ``table_id``, ``version`` (of the commit), ``committed``,
+    ``repeated`` (whether an earlier try made the commit) and ``metrics``, the operation metrics of the
+    commit (None if the commit is no longer in the log).
 
     :param table_uri: the table's path or URI. (templated)
     :param set: the new values by column, each SQL over the old values as a text, a number, a boolean or

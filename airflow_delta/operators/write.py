@@ -64,11 +64,12 @@ class WriteOperator(RowSourceTask):
     finds this commit and writes nothing, while the log still has the commit; also if it was made by the
     driver of a killed task.
 
-    Returns a dictionary with ``table_uri``, ``version`` (of the commit; without one, the newest),
-    ``committed`` (False only if the mode is ``ignore`` and the table exists), ``repeated`` (whether an
-    earlier try made the commit), ``metrics``, the operation metrics of the commit (None if the commit is
-    no longer in the log), and ``compaction``: if small files were compacted after the write, a dictionary
-    with ``version``, ``num_removed_files``, ``num_added_files`` and ``error``; else None.
+    Returns a dictionary with ``table_uri``, ``table_id`` (None without a commit), ``version`` (of the
+    commit; without one, the newest), ``committed`` (False only if the mode is ``ignore`` and the table
+    exists), ``repeated`` (whether an earlier try made the commit), ``metrics``, the operation metrics of
+    the commit (None if the commit is no longer in the log), and ``compaction``: if small files were
+    compacted after the write, a dictionary with ``version``, ``num_removed_files``, ``num_added_files`` and
+    ``error``; else None.
 
     :param table_uri: the table's path or URI; it is created if it doesn't exist. (templated)
     :param source_uri: the path or URI of files, may have wildcards. (templated)
@@ -82,7 +83,9 @@ class WriteOperator(RowSourceTask):
     :param source_arguments: its other arguments by name, as JSON values. (templated)
     :param source_tables: the tables for query or function: for each name, the URI and the version of a
         table, or a dictionary with ``table_uri`` and ``version`` such as the result of
-        `TimeTravelSnapshotOperator`. They are temporary views of these names. (templated)
+        `TimeTravelSnapshotOperator`. The version may be ``triggering_event``: that of the asset event that
+        has started the DAG run, or the newest if none has. They are temporary views of these names.
+        (templated)
     :param mode: ``append``, ``overwrite``, ``error`` or ``ignore``. (templated)
     :param partition_by: the partition columns of a new table. (templated)
     :param cluster_by: the clustering columns of a new table. (templated)
@@ -174,9 +177,9 @@ class WriteOperator(RowSourceTask):
         :raises AirflowException: the job failed.
         """
         # Made before ``table_uri`` is used, from which `hook` takes the connection.
-        changes = SparkRowChanges(
-            self.hook(), lambda: self.begin_job(context), txn=run_identity(context)
-        )
+        hook = self.hook()
+        changes = SparkRowChanges(hook, lambda: self.begin_job(context), txn=run_identity(context))
+        self.pin_sources(hook, context)
         options = {name: self.argument(name) for name in _OPTIONS}
         result = changes.write(
             self.table_uri, self.source(), mode=self.argument("mode"), options=options

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_delta.assets import delta_asset
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.schema import INTEGER, StructField, StructType
@@ -23,7 +24,9 @@ from airflow_delta.version_compat import AirflowException
 from tests.airflow.failures import fails_for_good
 from tests.airflow.managed_tables import commit, hand_over, in_log, use_owner
 from tests.airflow.run_context import context_of
+from tests.airflow.task_state import TaskState
 from tests.airflow.test_outputs import check
+from tests.airflow.test_triggering_event import event, started_by
 
 SCHEMA = StructType((StructField("id", INTEGER),))
 PLAN = {
@@ -44,6 +47,7 @@ class Submissions:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken: list[dict[str, Any]] = []
+        self.fails_before_commit = False
         self.fails_after_commit = False
         monkeypatch.setattr("airflow_delta.hooks.spark.job.SparkJobHook", lambda *_, **__: self)
 
@@ -51,6 +55,8 @@ class Submissions:
         self.taken.append({"job": job, **parameters})
         self.environment = environment
         uri = parameters["table_uri"]
+        if self.fails_before_commit:
+            raise AirflowException("no master answers")
         if parameters.get("dry_run"):
             return {"table_uri": uri, **PLAN}
         table = DeltaTable(uri)
@@ -153,6 +159,7 @@ def test_spark_changes_the_rows_once(
     writes = kind is WriteOperator
     assert first == {
         "table_uri": table.uri,
+        "table_id": table.snapshot().metadata.id,
         "version": 1,
         "committed": True,
         "repeated": False,
@@ -191,6 +198,7 @@ def test_the_first_write_creates_the_table(tmp_path: Path, submissions: Submissi
     found = task.execute(context_of("write"))
     assert found == {
         "table_uri": uri,
+        "table_id": None,
         "version": 0,
         "committed": False,
         "repeated": False,
@@ -227,6 +235,44 @@ def test_a_query_has_pinned_tables(
         },
     }
     assert in_log(Path(managed)) == 3, "the job finds the pinned version in the log"
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"), [(WriteOperator, {}), (MergeOperator, MERGE)], ids=["write", "merge"]
+)
+def test_a_query_reads_the_versions_of_the_events(
+    table: DeltaTable, tmp_path: Path, submissions: Submissions, kind: Any, arguments: Any
+) -> None:
+    other = DeltaTable.create(str(tmp_path / "other"), SCHEMA)
+    for number in range(3):
+        other.alter.set_properties({"number": str(number)})
+    new = delta_asset(str(tmp_path / "new"))
+    started = started_by(event({"version": 2}, asset=delta_asset(other.uri)), event({}, asset=new))
+    state = TaskState()
+
+    def read(context: Any) -> dict[str, int]:
+        task = kind(
+            task_id="change",
+            table_uri=table.uri,
+            source_query="SELECT * FROM a",
+            source_tables={
+                "a": (other.uri, "triggering_event"),
+                "b": {"table_uri": table.uri, "version": " triggering_event "},
+                "c": (other.uri, 1),
+            },
+            **arguments,
+        )
+        submissions.fails_before_commit = True
+        with pytest.raises(AirflowException, match="no master"):
+            task.execute({**context, "task_state_store": state})
+        tables = submissions.taken[-1]["source"]["tables"]
+        return {name: found["version"] for name, found in tables.items()}
+
+    assert read(started) == {"a": 2, "b": 0, "c": 1}
+    # What the first try took for the newest version is it in the next one, too.
+    table.alter.set_properties({"number": "3"})
+    assert read(started) == {"a": 2, "b": 0, "c": 1}
+    assert read(context_of("change")) == {"a": 3, "b": 0, "c": 1}
 
 
 def test_a_function_is_found_where_the_worker_has_it(

@@ -13,6 +13,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.context import OutletEventAccessor, OutletEventAccessors
 
 from airflow_delta.assets import delta_asset
+from airflow_delta.engine import DeltaTable
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.operators.commit_ownership import ConvertToFileSystemOperator
 from airflow_delta.operators.restore import RestoreOperator
@@ -43,6 +44,7 @@ def test_a_commit_is_in_the_event_of_the_table(sales_copy: Path) -> None:
     metrics = extra.pop("metrics")
     assert extra == {
         "table_uri": f"file://{sales_copy}",
+        "table_id": DeltaTable(sales_copy).snapshot().metadata.id,
         "after_version": 3,
         "version": 4,
         "operation": "RESTORE",
@@ -101,6 +103,7 @@ def test_an_alias_gets_an_event_of_the_asset_that_airflow_has(
     for kind in (OutletEventAccessors, OutletEventAccessor):
         monkeypatch.setattr(kind, "_get_asset_from_db", staticmethod(find))
     alias, uri = AssetAlias("tables"), f"file://{sales_copy}"
+    table_id = DeltaTable(sales_copy).snapshot().metadata.id
     operator = RestoreOperator(
         task_id="restore", table_uri=str(sales_copy), version=1, outlets=[alias]
     )
@@ -110,7 +113,7 @@ def test_an_alias_gets_an_event_of_the_asset_that_airflow_has(
     for name in (uri, "sales"):
         (event,) = executed(operator)[alias].asset_alias_events
         assert (event.dest_asset_key.name, event.dest_asset_key.uri) == (name, uri)
-        assert event.extra["version"] == 4
+        assert (event.extra["version"], event.extra["table_id"]) == (4, table_id)
         known[uri] = delta_asset(uri, name="sales")
 
 
@@ -130,17 +133,19 @@ def test_the_commit_of_a_row_change_has_its_metrics_and_the_dry_run_none() -> No
     asset = delta_asset("s3://lake/t")
     commit = {
         "table_uri": "s3a://lake/t/",
+        "table_id": "5f3c",
         "version": 7,
         "committed": True,
         "repeated": False,
         "metrics": {"numTargetRowsInserted": 3},
     }
     extra = executed(_Fake(task_id="merge", result=commit, outlets=[asset]))[asset].extra
-    assert (extra["version"], extra["operation"]) == (7, "MERGE")
+    assert (extra["version"], extra["operation"], extra["table_id"]) == (7, "MERGE", "5f3c")
     assert extra["metrics"] == {"numTargetRowsInserted": 3}
     plan = {"table_uri": "s3://lake/t", "version": 6, "num_files": 2}
     extra = executed(_Fake(task_id="plan", result=plan, outlets=[asset]))[asset].extra
     assert (extra["version"], extra["committed"], extra["metrics"]) == (6, False, {})
+    assert "table_id" not in extra
 
 
 def test_the_commit_to_a_target_is_one_of_the_target() -> None:

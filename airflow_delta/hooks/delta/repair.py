@@ -41,9 +41,9 @@ class RepairMethods(MaintenanceMethods):
             commit isn't backfilled, or because a cleanup has deleted it since an earlier try.
         :param backfill_first: have the commit owner of a managed table backfill the commit first.
         :param dry_run: only report what would be restored.
-        :returns: ``table_uri``, the entries of `RestoreResult.to_dict`, ``checkpoint`` (``version``,
-            ``path``, ``written`` and ``reason`` from `DeltaHook.checkpoint`, or None), ``dry_run`` and
-            ``duration_ms``.
+        :returns: ``table_uri``, ``table_id``, the entries of `RestoreResult.to_dict`, ``checkpoint``
+            (``version``, ``path``, ``written`` and ``reason`` from `DeltaHook.checkpoint`, or None),
+            ``dry_run`` and ``duration_ms``.
         :raises DeltaError: the version can't be restored. If only the checkpoint failed, the table is
             restored, and a retry with the same ``once`` finds the commit.
         """
@@ -62,7 +62,7 @@ class RepairMethods(MaintenanceMethods):
             checkpoint = self._checkpoint_if_possible(
                 table_uri, report["version"], backfill_first=backfill_first
             )
-        report |= {"checkpoint": checkpoint}
+        report |= {"table_id": result.table_id, "checkpoint": checkpoint}
         return timed_report(table_uri, report, began=began, dry_run=dry_run)
 
     @collects("output")

@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 class SparkRowChanges:
     """Changes of the rows of a table, each by a job, unless an earlier try has committed.
 
-    Each method that commits returns ``table_uri``, ``version``, ``committed``, ``repeated`` and
-    ``metrics``, which has the operation metrics from the log.
+    Each method that commits returns ``table_uri``, ``table_id`` (None without a commit), ``version``,
+    ``committed``, ``repeated`` and ``metrics``, which has the operation metrics from the log.
 
     :param hook: gives access to the tables and their commit owners.
     :param begin_job: makes the hook that submits the job; called only if a job is needed.
@@ -152,12 +152,15 @@ class SparkRowChanges:
             )
             return earlier
         committed, version = report["committed"], report["version"]
+        logged = (
+            self._logged(table_uri, version) if committed else {"table_id": None, "metrics": {}}
+        )
         return {
             "table_uri": table_uri,
             "version": version,
             "committed": committed,
             "repeated": report["repeated"],
-            "metrics": self._metrics(table_uri, version) if committed else {},
+            **logged,
             **({"compaction": report["compaction"]} if "compaction" in report else {}),
         }
 
@@ -186,20 +189,22 @@ class SparkRowChanges:
             "version": version,
             "committed": True,
             "repeated": True,
-            "metrics": self._metrics(table_uri, version),
+            **self._logged(table_uri, version),
         }
 
-    def _metrics(self, table_uri: str, version: int) -> dict[str, int] | None:
-        """The operation metrics of a commit; None if it isn't in the log any more."""
+    def _logged(self, table_uri: str, version: int) -> dict[str, Any]:
+        """The table's id, and the operation metrics of a commit; None if it isn't in the log any more."""
         from airflow_delta.engine.errors import ObjectNotFoundError
         from airflow_delta.engine.log.commit_file import read_commit_info
         from airflow_delta.engine.model.commit_info import CommitInfo
 
         table = self._hook.table(table_uri)
-        path = table.snapshot().segment.path_of(version)
+        newest = table.snapshot()
+        path, table_id = newest.segment.path_of(version), newest.metadata.id
         try:
             raw = read_commit_info(table.storage, version, path=path)
         except ObjectNotFoundError:
-            return None
-        metrics = CommitInfo.from_json(raw, version=version).operation_metrics or {}
-        return {name: int(value) for name, value in metrics.items() if str(value).isdecimal()}
+            return {"table_id": table_id, "metrics": None}
+        given = CommitInfo.from_json(raw, version=version).operation_metrics or {}
+        metrics = {name: int(value) for name, value in given.items() if str(value).isdecimal()}
+        return {"table_id": table_id, "metrics": metrics}

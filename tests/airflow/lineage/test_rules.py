@@ -182,6 +182,12 @@ CASES: list[Case] = [
     ),
     (
         "WriteOperator",
+        {"source_tables": {"o": (OTHER, "triggering_event")}, "source_query": "SELECT * FROM o"},
+        None,
+        Lineage((LineageDataset(OTHER),), (PLANNED,)),
+    ),
+    (
+        "WriteOperator",
         {**QUERY, "source_query": "SELECT * FROM orders LIMIT 5", "mode": "overwrite"}
         | {"replace_where": "id < 5"},
         DONE,

@@ -127,7 +127,7 @@ class RestorePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values, as `RestoreResult.to_dict` has them of a dry run."""
-        return RestoreResult(self, None, self.version, self.metrics).to_dict()
+        return RestoreResult(self, None, self.version, self.metrics, self.metadata.id).to_dict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +141,14 @@ class RestoreResult:
         restored_version: the version that was restored, or would be; None if an earlier try was given a
             time.
         metrics: see `RestorePlan.metrics`. For an earlier try, what the history has of them.
+        table_id: the table's id.
     """
 
     plan: RestorePlan | None
     commit: CommitResult | None
     restored_version: int | None
     metrics: Mapping[str, int]
+    table_id: str
 
     @property
     def version(self) -> int | None:
@@ -247,7 +249,7 @@ def restore(
         missing = find_missing_among_staying(target, plan.files.restored, access)
         plan = replace(plan, missing=missing)
     if dry_run:
-        return RestoreResult(plan, None, plan.version, plan.metrics)
+        return RestoreResult(plan, None, plan.version, plan.metrics, plan.metadata.id)
     try:
         commit = _commit(transaction, target, plan)
     except CommitConflictError:
@@ -261,7 +263,7 @@ def restore(
         return earlier
     if not ignore_missing_files:
         check_after_restore(commit.version, plan.files.restored, access)
-    return RestoreResult(plan, commit, plan.version, plan.metrics)
+    return RestoreResult(plan, commit, plan.version, plan.metrics, plan.metadata.id)
 
 
 def _open_request(
@@ -335,7 +337,7 @@ def _find_earlier(
         )
     metrics = _to_texts(info.get("operationMetrics"))
     numbers = {name: int(number) for name, number in metrics.items() if number.isdecimal()}
-    return RestoreResult(None, commit, restored, numbers)
+    return RestoreResult(None, commit, restored, numbers, newest.metadata.id)
 
 
 def _to_texts(entries: object) -> dict[str, str]:
