@@ -7,6 +7,9 @@ commits of that try.
 
 Maintenance such as a vacuum or a checkpoint leaves the rows of a table as they are, so that the table is an
 input. An optimized table is an input and an output: the same rows, at two versions.
+
+The columns of an output come from those of the inputs, or of the version before, as far as the arguments of
+the task say so for certain.
 """
 
 from __future__ import annotations
@@ -14,16 +17,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
-from airflow_delta.hooks.lineage.datasets import Lineage, LineageDataset, StateChange, WrittenData
+from airflow_delta.hooks.lineage.datasets import (
+    Lineage,
+    LineageDataset,
+    NewValues,
+    RowChanges,
+    StateChange,
+    WrittenData,
+)
+from airflow_delta.operators.written_data import Result, written_data
 
 __all__ = [
     "Result",
     "alters_table",
     "alters_table_if",
     "appends_changes",
-    "changes_rows",
     "converts_directory",
     "copies_version",
     "deletes_rows",
@@ -31,20 +41,13 @@ __all__ = [
     "optimizes_table",
     "reads_table",
     "restores_table",
+    "updates_rows",
     "writes_rows",
 ]
-
-Result: TypeAlias = "Mapping[str, Any] | None"
-"""The result of a task; None if it has none (yet)."""
 
 _WILDCARD = re.compile(r"[*?\[{]")
 _WHOLE_TABLE = re.compile(r"\s*select\s+\*\s+from\s+([a-z_]\w*)\s*;?\s*", re.ASCII | re.IGNORECASE)
 """A query whose rows are certainly those of one table, without any change."""
-
-_ROWS = ("numOutputRows", "numUpdatedRows", "numCopiedRows")
-_SIZES = ("numOutputBytes", "numTargetBytesAdded", "numAddedBytes")
-_FILES = ("numFiles", "numTargetFilesAdded", "numAddedFiles")
-"""The metrics of operations, by the names of Delta Spark."""
 
 
 def reads_table(task: Any, result: Result) -> Lineage:
@@ -83,11 +86,12 @@ def optimizes_table(task: Any, result: Result) -> Lineage:
     earlier = task.earlier_commit
     if not result["commits"] and earlier is not None:
         before = LineageDataset(task.table_uri, earlier.first_version - 1)
-        return Lineage((before,), (LineageDataset(task.table_uri, earlier.version),))
+        output = LineageDataset(task.table_uri, earlier.version, copied_from=before)
+        return Lineage((before,), (output,))
     if not result["commits"]:
         return Lineage((read,))
     written = WrittenData(size=result["bytes_added"], files=result["files_added"])
-    return Lineage((read,), (_committed(task, result, written=written),))
+    return Lineage((read,), (_committed(task, result, written=written, copied_from=read),))
 
 
 def restores_table(task: Any, result: Result) -> Lineage:
@@ -99,7 +103,8 @@ def restores_table(task: Any, result: Result) -> Lineage:
     if not result["committed"]:
         return Lineage((read,))
     written = WrittenData(size=result["bytes_restored"], files=result["files_restored"])
-    return Lineage((read,), (_committed(task, result, change="OVERWRITE", written=written),))
+    output = _committed(task, result, change="OVERWRITE", written=written, copied_from=read)
+    return Lineage((read,), (output,))
 
 
 def converts_directory(task: Any, result: Result) -> Lineage:
@@ -115,25 +120,47 @@ def converts_directory(task: Any, result: Result) -> Lineage:
     return Lineage(outputs=(_committed(task, result, change="CREATE", written=written),))
 
 
-def changes_rows(task: Any, result: Result) -> Lineage:
-    """A task that changes rows of its table."""
-    if result is not None and not result["committed"]:
-        return reads_table(task, result)
-    return Lineage(outputs=(_committed(task, result, written=_metrics(result)),))
+def updates_rows(task: Any, result: Result) -> Lineage:
+    """A task that updates rows of its table."""
+    changes = RowChanges(
+        (NewValues(task.argument("set")),), is_of_all_rows=_is_true(task.argument("condition"))
+    )
+    return _changes_rows(task, result, changes)
 
 
 def deletes_rows(task: Any, result: Result) -> Lineage:
     """A task that deletes rows of its table; the result of a dry run has no commit."""
     if result is not None and not result.get("committed"):
         return reads_table(task, result)
-    is_truncated = result is not None and str(task.condition).strip().lower() == "true"
+    is_truncated = result is not None and _is_true(task.condition)
     change: StateChange | None = "TRUNCATE" if is_truncated else None
-    return Lineage(outputs=(_committed(task, result, change=change, written=_metrics(result)),))
+    output = _committed(
+        task,
+        result,
+        change=change,
+        written=written_data(result),
+        row_changes=None if is_truncated else RowChanges(),
+    )
+    return Lineage(outputs=(output,))
 
 
 def merges_rows(task: Any, result: Result) -> Lineage:
     """A task that merges the rows of its source into its table."""
-    return Lineage(_sources(task), changes_rows(task, result).outputs)
+    visible = {"matched": (True, True), "not_matched": (False, True)}
+    clauses = [
+        NewValues(clause.get("values"), *visible.get(clause["when"], (True, False)))
+        for clause in task.argument("clauses")
+        if clause["then"] != "delete"
+    ]
+    changes = RowChanges(
+        tuple(clauses),
+        _whole_source(task),
+        task.argument("source_alias") or "source",
+        task.argument("target_alias") or "target",
+        # Otherwise the table may have got columns that its version before didn't have.
+        keeps_rows=not task.argument("merge_schema"),
+    )
+    return Lineage(_sources(task), _changes_rows(task, result, changes).outputs)
 
 
 def writes_rows(task: Any, result: Result) -> Lineage:
@@ -145,7 +172,7 @@ def writes_rows(task: Any, result: Result) -> Lineage:
         task,
         result,
         change=None if result is None else _change_of_write(task, result),
-        written=_metrics(result),
+        written=written_data(result),
         copied_from=_whole_source(task),
     )
     return Lineage(sources, (output,))
@@ -195,6 +222,18 @@ def appends_changes(task: Any, result: Result) -> Lineage:
     return Lineage((read,), (target,))
 
 
+def _changes_rows(task: Any, result: Result, changes: RowChanges) -> Lineage:
+    if result is not None and not result["committed"]:
+        return reads_table(task, result)
+    output = _committed(task, result, written=written_data(result), row_changes=changes)
+    return Lineage(outputs=(output,))
+
+
+def _is_true(condition: Any) -> bool:
+    """Whether a condition is certainly true for all rows."""
+    return str(condition).strip().lower() == "true"
+
+
 def _committed(
     task: Any,
     result: Result,
@@ -202,6 +241,7 @@ def _committed(
     change: StateChange | None = None,
     written: WrittenData | None = None,
     copied_from: LineageDataset | None = None,
+    row_changes: RowChanges | None = None,
 ) -> LineageDataset:
     """The table as the task has committed it; without a result, as it is going to."""
     if result is None:
@@ -213,6 +253,7 @@ def _committed(
         change=change,
         written=written,
         copied_from=copied_from,
+        row_changes=row_changes,
     )
 
 
@@ -263,26 +304,6 @@ def _directory(uri: str) -> str:
     """The part of a location before the first directory whose name has a wildcard."""
     match = _WILDCARD.search(uri)
     return uri if match is None else uri[: match.start()].rpartition("/")[0]
-
-
-def _metrics(result: Result) -> WrittenData | None:
-    """What a commit has written, by its metrics; None if they aren't in the log any more."""
-    metrics = None if result is None else result["metrics"]
-    if not metrics:
-        return None
-    return WrittenData(_rows(metrics), _first(metrics, _SIZES), _first(metrics, _FILES))
-
-
-def _rows(metrics: Mapping[str, int]) -> int | None:
-    """The rows in new files: those of the output, or those that were updated and copied."""
-    if _ROWS[0] in metrics:
-        return metrics[_ROWS[0]]
-    found = [metrics[name] for name in _ROWS[1:] if name in metrics]
-    return sum(found) if found else None
-
-
-def _first(metrics: Mapping[str, int], names: tuple[str, ...]) -> int | None:
-    return next((metrics[name] for name in names if name in metrics), None)
 
 
 def _number(version: Any) -> int | None:

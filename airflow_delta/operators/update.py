@@ -8,7 +8,7 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_changes import SparkRowChanges
 from airflow_delta.operators.lineage import with_lineage
-from airflow_delta.operators.lineage_rules import changes_rows
+from airflow_delta.operators.lineage_rules import updates_rows
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.spark_task import SparkTask
 from airflow_delta.operators.table_commits import row_commit, with_table_commit
@@ -63,7 +63,7 @@ class UpdateOperator(SparkTask):
         SparkTask, set=as_new_values, condition=as_required_text, user_metadata=as_text
     )
 
-    datasets = changes_rows
+    datasets = updates_rows
 
     def __init__(
         self,

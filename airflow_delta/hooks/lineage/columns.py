@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TableColumns"]
 
+_GENERATION_EXPRESSION = "delta.generationExpression"
+
 
 class TableColumns:
     """Adds columns to the datasets of a task; each version of a table is opened once.
@@ -43,7 +45,18 @@ class TableColumns:
         else:
             # Files that are a copy have the columns of what they are copied from.
             columns = () if source is None else source.columns
-        return replace(dataset, columns=columns, copied_from=source)
+        return self._with_origins(replace(dataset, columns=columns, copied_from=source))
+
+    def _with_origins(self, dataset: LineageDataset) -> LineageDataset:
+        from airflow_delta.hooks.lineage.column_origins import column_origins
+
+        changes = dataset.row_changes
+        if changes is None:
+            return dataset
+        if changes.source is not None:
+            changes = replace(changes, source=self._with_columns(changes.source))
+        known = replace(dataset, row_changes=changes)
+        return replace(known, origins=column_origins(known))
 
     def _columns(self, uri: str, version: int | None) -> tuple[Column, ...]:
         if version is None:
@@ -61,6 +74,7 @@ def _columns_of(schema: StructType) -> tuple[Column, ...]:
             _type_text(field.data_type),
             field.metadata.get("comment"),
             _fields_of(field.data_type),
+            is_generated=_GENERATION_EXPRESSION in field.metadata,
         )
         for field in schema
     )

@@ -8,13 +8,24 @@ client nor the engine, because DAG files are parsed with it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
 
 from airflow_delta.hooks.table_locations import canonical_uri
 
-__all__ = ["Column", "Lineage", "LineageDataset", "StateChange", "WrittenData", "dataset_name"]
+__all__ = [
+    "Column",
+    "ColumnOrigin",
+    "Lineage",
+    "LineageDataset",
+    "NewValues",
+    "RowChanges",
+    "StateChange",
+    "WrittenData",
+    "dataset_name",
+]
 
 StateChange: TypeAlias = Literal["ALTER", "CREATE", "DROP", "OVERWRITE", "TRUNCATE"]
 """The lifecycle changes of OpenLineage that tasks make."""
@@ -33,12 +44,31 @@ class Column:
         type: its type, as the log names it.
         comment: its comment; None for none.
         fields: the fields of a struct.
+        is_generated: whether the table computes its values from other columns.
     """
 
     name: str
     type: str
     comment: str | None = None
     fields: tuple[Column, ...] = ()
+    is_generated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOrigin:
+    """A column that values of a column come from.
+
+    Attributes:
+        name: the column.
+        uri: the dataset of the other column.
+        origin: the name of the other column.
+        is_unchanged: whether these values are taken as they are.
+    """
+
+    name: str
+    uri: str
+    origin: str
+    is_unchanged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +87,44 @@ class WrittenData:
 
 
 @dataclass(frozen=True, slots=True)
+class NewValues:
+    """The new values that some rows of a table get.
+
+    Attributes:
+        values: SQL, or constants, by the names of columns; None: each column gets the value of the source's
+            column of its name.
+        sees_table: whether the SQL is over the columns of the table.
+        sees_source: whether it is over those of the source.
+    """
+
+    values: Mapping[str, Any] | None
+    sees_table: bool = True
+    sees_source: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """The changes of rows that make a version of a table from the version before.
+
+    Attributes:
+        clauses: the new values.
+        source: the dataset of the rows that are merged into the table; None for none, or if its columns
+            can't be known.
+        source_alias: its name in the SQL.
+        table_alias: the name of the table there; None for none.
+        keeps_rows: whether all columns of the table have values of the version before.
+        is_of_all_rows: whether all rows get the new values.
+    """
+
+    clauses: tuple[NewValues, ...] = ()
+    source: LineageDataset | None = None
+    source_alias: str | None = None
+    table_alias: str | None = None
+    keeps_rows: bool = True
+    is_of_all_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LineageDataset:
     """A table, or a directory of files, that a task reads or writes.
 
@@ -70,6 +138,8 @@ class LineageDataset:
             certain.
         columns: its columns; none if they aren't known.
         file_format: of files that are no table, the format, in lower case; None if it isn't known.
+        row_changes: the changes of its rows; None if they aren't known.
+        origins: the columns that its columns come from according to these changes, if that is certain.
     """
 
     uri: str
@@ -80,6 +150,8 @@ class LineageDataset:
     copied_from: LineageDataset | None = None
     columns: tuple[Column, ...] = ()
     file_format: str | None = None
+    row_changes: RowChanges | None = None
+    origins: tuple[ColumnOrigin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

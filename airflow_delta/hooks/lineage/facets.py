@@ -8,6 +8,7 @@ https://openlineage.io/docs/spec/facets/dataset-facets
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from airflow.providers.openlineage.extractors import OperatorLineage
@@ -25,6 +26,7 @@ from openlineage.client.facet_v2 import (
 
 from airflow_delta.hooks.lineage.datasets import (
     Column,
+    ColumnOrigin,
     Lineage,
     LineageDataset,
     WrittenData,
@@ -79,8 +81,8 @@ def _output_dataset(dataset: LineageDataset) -> OutputDataset:
                 lifecycle_state_change_dataset.LifecycleStateChange(dataset.change)
             )
         )
-    if (copied := _identity_columns(dataset)) is not None:
-        facets["columnLineage"] = copied
+    if origins := (*_identical_columns(dataset), *dataset.origins):
+        facets["columnLineage"] = _column_lineage(origins)
     return OutputDataset(namespace=namespace, name=name, facets=facets, outputFacets=statistics)
 
 
@@ -114,29 +116,44 @@ def _fields(columns: tuple[Column, ...]) -> list[schema_dataset.SchemaDatasetFac
     ]
 
 
-def _identity_columns(
-    dataset: LineageDataset,
-) -> column_lineage_dataset.ColumnLineageDatasetFacet | None:
-    """The columns that a dataset has unchanged from another one; None if none is known."""
+def _identical_columns(dataset: LineageDataset) -> list[ColumnOrigin]:
+    """The columns that a dataset has unchanged from the one that it is copied from."""
     source = dataset.copied_from
     if source is None:
-        return None
-    namespace, name = dataset_name(source.uri)
+        return []
     names = {column.name for column in source.columns}
-    fields = {
-        column.name: column_lineage_dataset.Fields(
-            inputFields=[
-                column_lineage_dataset.InputField(
-                    namespace=namespace,
-                    name=name,
-                    field=column.name,
-                    transformations=[
-                        column_lineage_dataset.Transformation(type="DIRECT", subtype="IDENTITY")
-                    ],
-                )
-            ]
-        )
+    return [
+        ColumnOrigin(column.name, source.uri, column.name)
         for column in dataset.columns
         if column.name in names
-    }
-    return column_lineage_dataset.ColumnLineageDatasetFacet(fields=fields) if fields else None
+    ]
+
+
+def _column_lineage(
+    origins: Iterable[ColumnOrigin],
+) -> column_lineage_dataset.ColumnLineageDatasetFacet:
+    found: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for one in origins:
+        subtypes = found.setdefault(one.name, {}).setdefault((one.uri, one.origin), [])
+        subtypes.append("IDENTITY" if one.is_unchanged else "TRANSFORMATION")
+    return column_lineage_dataset.ColumnLineageDatasetFacet(
+        fields={
+            name: column_lineage_dataset.Fields(
+                inputFields=[_input_field(*origin, subtypes) for origin, subtypes in given.items()]
+            )
+            for name, given in found.items()
+        }
+    )
+
+
+def _input_field(uri: str, field: str, subtypes: list[str]) -> column_lineage_dataset.InputField:
+    namespace, name = dataset_name(uri)
+    return column_lineage_dataset.InputField(
+        namespace=namespace,
+        name=name,
+        field=field,
+        transformations=[
+            column_lineage_dataset.Transformation(type="DIRECT", subtype=subtype)
+            for subtype in subtypes
+        ],
+    )

@@ -62,6 +62,13 @@ def known(table: Path, version: int, **facets: Any) -> dict[str, Any]:
     return found
 
 
+def same_column(table: Path) -> dict[str, Any]:
+    """The facet of a version whose column is that of another version."""
+    identity = [{"type": "DIRECT", "subtype": "IDENTITY"}]
+    origin = {"namespace": "file", "name": str(table), "field": "id", "transformations": identity}
+    return {"fields": {"id": {"inputFields": [origin]}}}
+
+
 @pytest.mark.deep
 def test_the_events_of_success_failure_and_retry(
     airflow_database: Path, sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -131,7 +138,9 @@ def test_the_events_of_success_failure_and_retry(
     assert [report["repeated"] for report in tries] == [False, True]
     before = {"inputs": [planned(sales_copy, 0)], "outputs": [planned(sales_copy)]}
     overwrite = {"lifecycleStateChange": "OVERWRITE"}
-    output = known(sales_copy, 4, lifecycleStateChange=overwrite)
+    output = known(
+        sales_copy, 4, lifecycleStateChange=overwrite, columnLineage=same_column(sales_copy)
+    )
     written = {
         "size": tries[1]["bytes_restored"],
         "fileCount": tries[1]["files_restored"],
@@ -234,7 +243,7 @@ def test_a_retry_reports_what_the_try_before_has_committed(
     assert events.of("optimize")[-1] == {
         "type": "COMPLETE",
         "inputs": [known(sales_copy, 4)],
-        "outputs": [known(sales_copy, 5)],
+        "outputs": [known(sales_copy, 5, columnLineage=same_column(sales_copy))],
     }
     altered = known(sales_copy, 8, lifecycleStateChange={"lifecycleStateChange": "ALTER"})
     assert events.of("track")[-1] == {"type": "COMPLETE", "inputs": [], "outputs": [altered]}

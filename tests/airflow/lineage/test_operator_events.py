@@ -47,7 +47,7 @@ METRICS = {
 """The metrics of the jobs that change rows."""
 
 CHANGES = {"insert": 3, "delete": 0, "update_preimage": 0, "update_postimage": 0}
-CLAUSES = [{"when": "matched", "then": "delete"}]
+CLAUSES = [{"when": "matched", "then": "delete"}, {"when": "not_matched", "then": "insert"}]
 WAIT = {"timeout": 0.01, "poke_interval": 0.01, "deferrable": False}
 DEFERRED = {"timeout": 60, "deferrable": True}
 
@@ -94,11 +94,19 @@ def written(dataset: dict[str, Any], **statistics: int) -> dict[str, Any]:
     return {**dataset, "outputFacets": {"outputStatistics": statistics}}
 
 
-def copied(dataset: dict[str, Any], source: Path) -> dict[str, Any]:
-    """An output whose column comes from another table."""
-    origin = {"namespace": "file", "name": str(source), "field": "id"}
-    transformations = [{"type": "DIRECT", "subtype": "IDENTITY"}]
-    lineage = {"fields": {"id": {"inputFields": [{**origin, "transformations": transformations}]}}}
+def copied(dataset: dict[str, Any], *sources: Path, is_changed: bool = False) -> dict[str, Any]:
+    """An output whose column comes from other tables, or a former version, perhaps also changed."""
+    subtypes = ["TRANSFORMATION", "IDENTITY"] if is_changed else ["IDENTITY"]
+    origins = [
+        {
+            "namespace": "file",
+            "name": str(source),
+            "field": "id",
+            "transformations": [{"type": "DIRECT", "subtype": subtype} for subtype in subtypes],
+        }
+        for source in sources
+    ]
+    lineage = {"fields": {"id": {"inputFields": origins}}}
     return {**dataset, "facets": {**dataset["facets"], "columnLineage": lineage}}
 
 
@@ -248,13 +256,16 @@ def case_of(name: str, table: Path, sales: Path, target: Path) -> Case:
             output = known(table, 0, change="CREATE")
             return changes(written(output, rowCount=2, **added(table, 0)), found=output)
         case "DeleteOperator":
-            output = written(known(table, 4), rowCount=8, size=90, fileCount=1)
+            output = copied(known(table, 4), table)
+            output = written(output, rowCount=8, size=90, fileCount=1)
             return changes(output, condition="id < 9")
         case "UpdateOperator":
-            output = written(known(table, 4), rowCount=10, size=90, fileCount=1)
-            return changes(output, set={"id": "0"}, condition="id < 9")
+            output = copied(known(table, 4), table, is_changed=True)
+            output = written(output, rowCount=10, size=90, fileCount=1)
+            return changes(output, set={"id": "id + 1"}, condition="id < 9")
         case "MergeOperator":
-            output = written(known(table, 4), rowCount=10, size=90, fileCount=1)
+            output = copied(known(table, 4), table, sales)
+            output = written(output, rowCount=10, size=90, fileCount=1)
             rule = {"on": "target.id = source.id", "clauses": CLAUSES}
             return changes(output, has_source=True, **query, **rule)
         case "WriteOperator":
@@ -262,7 +273,7 @@ def case_of(name: str, table: Path, sales: Path, target: Path) -> Case:
             output = written(output, rowCount=30, size=900, fileCount=2)
             return changes(output, has_source=True, **query, mode="overwrite")
         case "OptimizeOperator":
-            before, output = [known(table, 3)], known(table, 4)
+            before, output = [known(table, 3)], copied(known(table, 4), table)
             return Case(
                 {},
                 ([planned(table)], [planned(table)]),
@@ -270,7 +281,8 @@ def case_of(name: str, table: Path, sales: Path, target: Path) -> Case:
                 found=(before, [output]),
             )
         case "RestoreOperator":
-            output = written(known(table, 4, change="OVERWRITE"), **added(table, 4))
+            output = copied(known(table, 4, change="OVERWRITE"), table)
+            output = written(output, **added(table, 4))
             before = [planned(table, 0)], [planned(table)]
             return Case({"version": 0}, before, ([known(table, 0)], [output]))
         case "TimeTravelSnapshotOperator":

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.hooks.lineage.datasets import Lineage, LineageDataset, WrittenData
+from airflow_delta.hooks.lineage.datasets import (
+    Lineage,
+    LineageDataset,
+    NewValues,
+    RowChanges,
+    WrittenData,
+)
 from airflow_delta.operators.lineage import LineageTask, with_lineage
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.provider import get_provider_info
@@ -89,7 +95,14 @@ CASES: list[Case] = [
         {},
         {"version": 4, "plan": {"version": 3}, "commits": 1, "files_added": 2, "bytes_added": 9},
         Lineage(
-            (LineageDataset(SALES, 3),), (replace(READ, written=WrittenData(size=9, files=2)),)
+            (LineageDataset(SALES, 3),),
+            (
+                replace(
+                    READ,
+                    written=WrittenData(size=9, files=2),
+                    copied_from=LineageDataset(SALES, 3),
+                ),
+            ),
         ),
     ),
     ("OptimizeOperator", {}, {"version": 4, "plan": {"version": 4}, "commits": 0}, reads(4)),
@@ -100,7 +113,14 @@ CASES: list[Case] = [
         {**DONE, "restored_version": 1, "bytes_restored": 9, "files_restored": 2},
         Lineage(
             (LineageDataset(SALES, 1),),
-            (replace(READ, change="OVERWRITE", written=WrittenData(size=9, files=2)),),
+            (
+                replace(
+                    READ,
+                    change="OVERWRITE",
+                    written=WrittenData(size=9, files=2),
+                    copied_from=LineageDataset(SALES, 1),
+                ),
+            ),
         ),
     ),
     (
@@ -127,7 +147,7 @@ CASES: list[Case] = [
         "DeleteOperator",
         {"condition": "id < 5"},
         {**DONE, "metrics": {"numAddedFiles": 1, "numAddedBytes": 9, "numCopiedRows": 8}},
-        writes(written=WrittenData(8, 9, 1)),
+        writes(written=WrittenData(8, 9, 1), row_changes=RowChanges()),
     ),
     ("DeleteOperator", {"condition": " TRUE"}, DONE, writes(change="TRUNCATE")),
     ("DeleteOperator", {"condition": "id < 5"}, {"version": 4, "num_files": 1}, reads(4)),
@@ -143,7 +163,10 @@ CASES: list[Case] = [
                 "numCopiedRows": 8,
             },
         },
-        writes(written=WrittenData(10, 9, 1)),
+        writes(
+            written=WrittenData(10, 9, 1),
+            row_changes=RowChanges((NewValues({"id": "0"}),), is_of_all_rows=True),
+        ),
     ),
     (
         "MergeOperator",
@@ -157,7 +180,43 @@ CASES: list[Case] = [
                 "numTargetRowsCopied": 8,
             },
         },
-        Lineage((ORDERS,), writes(written=WrittenData(10, 9, 1)).outputs),
+        Lineage(
+            (ORDERS,),
+            writes(
+                written=WrittenData(10, 9, 1),
+                row_changes=RowChanges((), ORDERS, "source", "target"),
+            ).outputs,
+        ),
+    ),
+    (
+        "MergeOperator",
+        {
+            "source_uri": "s3://landing/orders/",
+            "source_alias": "s",
+            "on": "true",
+            "clauses": [
+                {"when": "matched", "then": "update", "values": {"id": "s.id"}},
+                {"when": "not_matched", "then": "insert"},
+                {"when": "not_matched_by_source", "then": "update", "values": {"id": None}},
+            ],
+            "merge_schema": True,
+        },
+        DONE,
+        Lineage(
+            (replace(LANDED, uri="s3://landing/orders/", file_format="parquet"),),
+            writes(
+                row_changes=RowChanges(
+                    (
+                        NewValues({"id": "s.id"}, sees_source=True),
+                        NewValues(None, sees_table=False, sees_source=True),
+                        NewValues({"id": None}),
+                    ),
+                    source_alias="s",
+                    table_alias="target",
+                    keeps_rows=False,
+                )
+            ).outputs,
+        ),
     ),
     (
         "WriteOperator",
