@@ -27,9 +27,11 @@ from airflow_delta.hooks.lineage.datasets import (
 __all__ = ["column_origins"]
 
 _UNCERTAIN = re.compile(
-    r"->|=>|::|\bas\s+\w+\s*<|\b(?:collate|from|over|select|sort|lateral)\b", re.IGNORECASE
+    r"->|(?<!<)=>|::|[(,.]\s*\*|\bas\s+\w+\s*<|\b(?:collate|from|over|select|sort|lateral)\b",
+    re.IGNORECASE,
 )
-"""Lambda functions, named arguments, types with members, and clauses: names in them may be no columns."""
+"""Lambda functions, named arguments, types with members, and clauses, in which names may be no columns; and
+a star, which means all columns."""
 
 _SQL_WORDS = frozenset(
     """

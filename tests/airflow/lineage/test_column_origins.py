@@ -68,6 +68,7 @@ def updated(value: Any, column: str = "id") -> list[str] | None:
         ("address.zip", ["table.address*"]),
         ("address", ["table.address*"]),
         ("id IN (1, 2)", ["table.id*"]),
+        ("total <=> id * 2", ["table.Total*", "table.id*"]),
         # Nothing comes from a column.
         ("DEFAULT", None),
         ("current_date()", None),
@@ -87,6 +88,8 @@ def updated(value: Any, column: str = "id") -> list[str] | None:
         ("extract(id FROM Total)", None),
         ("(SELECT max(id) FROM other)", None),
         ("id COLLATE total", None),
+        ("struct( *)", None),
+        ("to_json(struct(id, *))", None),
     ],
 )
 def test_the_origins_of_a_new_value(value: Any, found: list[str] | None) -> None:
