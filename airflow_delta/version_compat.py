@@ -74,6 +74,7 @@ __all__ = [
     "TriggerEvent",
     "XComArg",
     "amask_secret",
+    "ask_secrets_backend",
     "asset_state",
     "asset_states",
     "conf",
@@ -93,6 +94,7 @@ __all__ = [
     "openlineage_timeout",
     "properties_of_parent_job",
     "reference_text",
+    "secrets_backends",
     "set_variable",
     "task_state",
     "template_starts",
@@ -220,6 +222,49 @@ def is_inactive_asset(error: Exception) -> bool:
         return False
     detail = error.error.detail or {}
     return error.error.error is ErrorType.API_SERVER_ERROR and detail.get("status_code") == 404
+
+
+def secrets_backends() -> list[Any]:
+    """The secrets backends that Airflow looks a connection up in, in this process."""
+    from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+
+    return list(ensure_secrets_backend_loaded())
+
+
+def ask_secrets_backend(backend: Any, connection_id: str) -> Connection | None:
+    """Look a connection up in one secrets backend, whose failures aren't hidden; see `find_variables`.
+
+    :param backend: one of `secrets_backends`.
+    :param connection_id: the id of the connection.
+    :returns: the connection, with its secrets masked in logs; None if the backend doesn't have it.
+    :raises Exception: whatever the backend raises if it can't answer.
+    """
+    from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
+
+    if isinstance(backend, ExecutionAPISecretsBackend):
+        # It answers None also if the API server fails.
+        connection = _ask_api_server(connection_id)
+    else:
+        connection = backend.get_connection(conn_id=connection_id)
+    if connection is not None:
+        for secret in (connection.password, connection.extra):
+            if secret:
+                mask_secret(secret)
+    return connection
+
+
+def _ask_api_server(connection_id: str) -> Connection | None:
+    from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse, GetConnection
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    answer = SUPERVISOR_COMMS.send(GetConnection(conn_id=connection_id))
+    if isinstance(answer, ErrorResponse):
+        if answer.error is ErrorType.CONNECTION_NOT_FOUND:
+            return None
+        raise AirflowRuntimeError(answer)
+    if not isinstance(answer, ConnectionResult):
+        raise RuntimeError(f"can't look up a connection: the answer is a {type(answer).__name__}")  # noqa: TRY004 - no mistake of a caller
+    return Connection(**answer.model_dump(exclude={"type"}, by_alias=True))
 
 
 async def find_variables(prefix: str) -> dict[str, str]:

@@ -89,7 +89,7 @@ class Target:
             InvalidArgumentError: the environment variable with options is malformed; an Airflow connection
                 doesn't exist or can't be used; or Airflow isn't installed.
             AccessDeniedError: the cloud refuses the login.
-            StorageError: the service for logins doesn't answer.
+            StorageError: a secrets backend of Airflow fails; or the service for logins doesn't answer.
         """
         if self.connection is not None or self.owner_connection is not None:
             with ExitStack() as stack:

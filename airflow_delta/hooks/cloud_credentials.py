@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 
 from airflow_delta.hooks.bounded_call import BoundedCall
 from airflow_delta.hooks.cloud_hooks import Renew, open_amazon, open_azure, open_google
+from airflow_delta.hooks.connection_lookup import find_connection
 from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.login_errors import describe_login_error, is_permanent_refusal
 from airflow_delta.version_compat import (
     AirflowException,
     AirflowNotFoundException,
-    BaseHook,
     Connection,
     mask_secret,
 )
@@ -216,15 +216,15 @@ def _look_up(connection_id: str, connection_type: str) -> Connection:
     """Look up the connection of unpickled credentials.
 
     :raises AirflowException: it isn't there, or has another type.
+    :raises StorageError: a secrets backend of Airflow fails.
     """
-    try:
-        connection = BaseHook.get_connection(connection_id)
-    except AirflowNotFoundException:
+    connection = find_connection(connection_id)
+    if connection is None:
         raise AirflowNotFoundException(
             "the credentials were passed on to a process that can't look up the connection; define it "
             "there, for example as a variable of the environment, or pass on "
             "DeltaHook.storage_options(), which are valid for a while"
-        ) from None
+        )
     if connection.conn_type != connection_type:
         raise AirflowException(
             f"the connection was of type {connection_type!r} when it was passed on to this process, and is "

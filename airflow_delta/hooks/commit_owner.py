@@ -5,7 +5,8 @@ because everybody who may read the table may read ``delta.managedCommit.commitOw
 comes from
 
 * the connection ``commit_owner_conn_id``, which must exist; or, if that isn't given,
-* the connection ``delta_commit_owner_default``, if it exists; otherwise
+* the connection ``delta_commit_owner_default``, if it exists (see
+  `airflow_delta.hooks.connection_lookup`); otherwise
 * the environment variable ``AIRFLOW_DELTA_COMMIT_OWNER_URL``, which the engine reads.
 
 A connection may have three types:
@@ -26,19 +27,20 @@ database only for a managed table.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from airflow_delta.hooks.connection_lookup import find_connection, find_connection_async
 from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.version_compat import (
     AirflowNotFoundException,
     BaseHook,
     Connection,
     amask_secret,
-    get_async_connection,
     get_async_extra_dejson,
     mask_secret,
 )
@@ -66,6 +68,9 @@ _FOR_AIRFLOW = frozenset(
         *("sqlalchemy_query", "sqlalchemy_scheme", "workgroup-name", *_OTHER_LOGINS),
     }
 )
+_URL_VARIABLE = "AIRFLOW_DELTA_COMMIT_OWNER_URL"
+"""``URL_VARIABLE`` of `airflow_delta.engine.commit.sql.owner`, which isn't imported with this module."""
+_WITHOUT_OWNER = "until the next try a managed table has no commit owner: %s"
 _SECRET_PARAMETERS = ("password", "sslpassword")
 
 
@@ -90,10 +95,16 @@ class CommitOwnerHook(BaseHook):
 
         :raises AirflowNotFoundException: ``commit_owner_conn_id`` doesn't exist.
         :raises TableFailure: the connection isn't that of a suitable database.
+        :raises StorageError: a secrets backend of Airflow fails, so it isn't known which database is meant.
         """
         try:
-            connection = self.get_connection(self.commit_owner_conn_id or _DEFAULT)
-        except AirflowNotFoundException:
+            connection = find_connection(self.commit_owner_conn_id or _DEFAULT)
+        except Exception as error:
+            if self._is_needed():
+                raise
+            self.log.info(_WITHOUT_OWNER, error)
+            return None
+        if connection is None:
             self._check_not_named()
             return None
         url = owner_url(connection, connection.extra_dejson)
@@ -104,8 +115,13 @@ class CommitOwnerHook(BaseHook):
     async def url_async(self) -> str | None:
         """Like `url`, for triggers: it doesn't block the event loop."""
         try:
-            connection = await get_async_connection(self.commit_owner_conn_id or _DEFAULT)
-        except AirflowNotFoundException:
+            connection = await find_connection_async(self.commit_owner_conn_id or _DEFAULT)
+        except Exception as error:
+            if self._is_needed():
+                raise
+            self.log.info(_WITHOUT_OWNER, error)
+            return None
+        if connection is None:
             self._check_not_named()
             return None
         extra = await get_async_extra_dejson(connection)
@@ -129,6 +145,15 @@ class CommitOwnerHook(BaseHook):
         except Exception as error:  # noqa: BLE001 - the form must show any error
             return False, f"{type(error).__name__}: {error}"
         return True, f"connected to {database.name}, whose tables are those of the commit owner"
+
+    def _is_needed(self) -> bool:
+        """Whether a table must not be opened while it isn't known whether the connection exists.
+
+        Without it the engine would take the database of the environment. If that names none, managed
+        tables have an owner that can't be reached: the engine warns that what it reads may be stale, and
+        refuses to write. All others aren't affected.
+        """
+        return self.commit_owner_conn_id is not None or _URL_VARIABLE in os.environ
 
     def _check_not_named(self) -> None:
         """Raise an error if a connection was named; only the default connection may be missing."""

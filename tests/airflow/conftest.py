@@ -76,6 +76,12 @@ def hasty_triggers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_delta.triggers.table_poll.FIRST_LOOK_SECONDS", 0.0)
 
 
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look connections up as tasks do, without the database, also after a test of the command line."""
+    monkeypatch.delenv("_AIRFLOW_PROCESS_CONTEXT", raising=False)
+
+
 @pytest.fixture
 def fake_spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ``spark-submit`` that runs no Spark: it executes the script that a test puts at the path.

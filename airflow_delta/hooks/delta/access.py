@@ -5,7 +5,7 @@ The credentials of a table come from
 * the connection ``delta_conn_id``, or the connection in front of the bucket in the URI
   (``s3://<connection>@<bucket>/…``). It must exist, and the two must not name different ones;
 * otherwise the default connection of Airflow's provider for the URI's scheme (``aws_default`` for
-  ``s3://``, …), if it exists;
+  ``s3://``, …), if it exists. Whether it does must be known: see `airflow_delta.hooks.connection_lookup`;
 * otherwise the store's own chain of credentials (environment, instance role).
 
 Credentials that expire, such as those of an assumed role, are renewed as long as the table is used; see
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow_delta.hooks.argument_rules import check_location
 from airflow_delta.hooks.cloud_credentials import ConnectionCredentials, credentials_of
 from airflow_delta.hooks.commit_owner import CommitOwnerHook, commit_owners
+from airflow_delta.hooks.connection_lookup import find_connection, find_connection_async
 from airflow_delta.hooks.failures import TableFailure
 from airflow_delta.hooks.lineage.collector import collect_table
 from airflow_delta.hooks.storage_options import (
@@ -39,7 +40,6 @@ from airflow_delta.version_compat import (
     BaseHook,
     Connection,
     amask_secret,
-    get_async_connection,
     get_async_extra_dejson,
     mask_secret,
 )
@@ -82,6 +82,7 @@ class TableAccess(BaseHook):
         :raises AirflowNotFoundException: ``delta_conn_id`` doesn't exist.
         :raises TableFailure: the connection can't be converted.
         :raises AccessDeniedError: the cloud refuses the credentials of the connection.
+        :raises StorageError: a secrets backend of Airflow fails, or the login service doesn't answer.
         """
         return self._as_text(self._access(table_uri))
 
@@ -126,9 +127,8 @@ class TableAccess(BaseHook):
         connection_id, uri = self._connection_id(table_uri)
         if connection_id is None:
             return self._without_options(uri)
-        try:
-            connection = self.get_connection(connection_id)
-        except AirflowNotFoundException:
+        connection = find_connection(connection_id)
+        if connection is None:
             return self._without_connection(connection_id, uri)
         access = self._access_by(connection, connection.extra_dejson, uri)
         for secret in secrets(access.options):
@@ -179,9 +179,8 @@ class TableAccess(BaseHook):
         connection_id, uri = self._connection_id(table_uri)
         if connection_id is None:
             return self._without_options(uri)
-        try:
-            connection = await get_async_connection(connection_id)
-        except AirflowNotFoundException:
+        connection = await find_connection_async(connection_id)
+        if connection is None:
             return self._without_connection(connection_id, uri)
         access = self._access_by(connection, await get_async_extra_dejson(connection), uri)
         for secret in secrets(access.options):
@@ -197,6 +196,7 @@ class TableAccess(BaseHook):
         :raises InvalidArgumentError: the location is invalid.
         :raises AirflowNotFoundException: a named connection doesn't exist.
         :raises TableFailure: a connection can't be converted.
+        :raises StorageError: a secrets backend of Airflow fails.
         """
         table = self._open(table_uri)
         if self.collects_lineage and table_uri not in self.reported_tables:
