@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # it imports, which takes longer than to run it, if Airflow is among that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-deep setup java azurite delta-spark hadoop-aws yarn-minicluster postgres spark-classes check lint types layers golden docs bench pins clean
+.PHONY: demo test test-deep setup java azurite delta-spark hadoop-aws yarn-minicluster cloud-providers postgres spark-classes check lint types layers golden docs bench pins clean
 
 demo: setup
 	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
@@ -18,7 +18,7 @@ test: setup azurite delta-spark hadoop-aws postgres spark-classes
 
 # Tests that take too long to run after each change: many cases of the fuzzer and of races, killed processes,
 # more tables for Delta Spark, DAGs whose tasks start Spark, and most jobs on a cluster, all those on YARN.
-test-deep: setup azurite delta-spark hadoop-aws yarn-minicluster postgres spark-classes
+test-deep: setup azurite delta-spark hadoop-aws yarn-minicluster cloud-providers postgres spark-classes
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m deep \
 		$$(grep -rlE "mark\.deep|deep_but_for" tests --include="test_*.py")
 
@@ -95,6 +95,20 @@ $(VENV)/yarn-minicluster/.installed-$(YARN_VERSION): tests/yarn/pom.xml | $(STAM
 		elif [ -z "$$CI" ]; then echo "setup: no YARN cluster; its tests are skipped"; \
 		else echo "setup: Maven can't fetch Hadoop's YARN cluster" >&2; exit 1; fi; \
 	fi
+
+# Airflow's providers for Amazon, Google and Azure, for the deep tests of their logins. They aren't installed into
+# the environment, because all other tests shall run without them.
+CLOUD_PROVIDERS_LOCKS := tests/cloud_providers/libraries.txt tests/cloud_providers/providers.txt
+cloud-providers: $(VENV)/cloud-providers/.installed
+
+$(VENV)/cloud-providers/.installed: $(CLOUD_PROVIDERS_LOCKS) | $(STAMP)
+	@echo "setup: installing the clouds' providers for the tests"
+	@rm -rf $(VENV)/cloud-providers
+	@if $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--only-binary :all: --target $(VENV)/cloud-providers $(CLOUD_PROVIDERS_LOCKS:%=--requirement %); \
+		then touch $@; \
+		elif [ -z "$$CI" ]; then echo "setup: no providers of the clouds; their tests are skipped"; \
+		else echo "setup: pip can't install the clouds' providers" >&2; exit 1; fi
 
 # PostgreSQL, a system package: the commit store of managed tables in the tests.
 postgres:

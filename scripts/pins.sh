@@ -28,6 +28,17 @@ lock constraints.txt "What set-up installs" --universal --python-version 3.10 \
 lock docker/constraints.txt "What the trial image installs" --python-version 3.12 --python-platform linux \
     --constraint constraints.txt --extra s3 --extra spark pyproject.toml
 
+# The clouds' official providers, for the tests of their logins. They come without their dependencies, because Google's
+# don't agree with what set-up installs, but with the libraries that their hooks import.
+mapfile -t installed < <(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package=\1/p' constraints.txt | sort -u)
+printf '%s\n' aiohttp azure-datalake-store azure-identity azure-storage-blob azure-storage-file-datalake \
+    gcloud-aio-auth google-api-python-client google-auth-httplib2 google-cloud-secret-manager msrest |
+    lock tests/cloud_providers/libraries.txt "What the hooks of the clouds' providers import in the tests" \
+        --universal --python-version 3.10 --constraint constraints.txt "${installed[@]}" -
+printf 'apache-airflow-providers-%s\n' amazon google microsoft-azure |
+    lock tests/cloud_providers/providers.txt "The clouds' providers, without dependencies, for the tests" \
+        --universal --python-version 3.10 --no-deps -
+
 # The Azure emulator of the tests. What npm copies of its packages' pages (licenses, funding) holds addresses.
 if command -v npm >/dev/null; then
     (cd tests/azurite && npm install --package-lock-only --ignore-scripts --silent --no-audit --no-fund)

@@ -193,6 +193,11 @@ def _delta(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
 def _aws(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
     service: Mapping[str, Any] = (extra.get("service_config") or {}).get("s3") or {}
     session: Mapping[str, Any] = extra.get("session_kwargs") or {}
+    if session.get("profile_name") and not extra.get("profile_name"):
+        raise TableFailure(
+            f"connection {connection.conn_id!r} has profile_name in session_kwargs, where Airflow's "
+            "provider ignores it, so it would use another identity; make profile_name an extra of its own"
+        )
     found = {
         "aws_region": extra.get("region_name") or session.get("region_name"),
         "aws_endpoint_url": service.get("endpoint_url") or extra.get("endpoint_url"),

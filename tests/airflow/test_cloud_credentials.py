@@ -448,6 +448,67 @@ def test_one_half_of_an_azure_identity_is_none(monkeypatch: pytest.MonkeyPatch) 
         DeltaHook("lake").table("az://files/t")
 
 
+SAML = {"principal_arn": "arn:idp", "idp_auth_method": "http_spegno_auth", "idp_url": "https://idp"}
+LOGINS: dict[str, tuple[str, dict[str, Any]]] = {
+    "role": ("aws", {"role_arn": ROLE, "assume_role_kwargs": {"ExternalId": "x"}}),
+    "saml": (
+        "aws",
+        {
+            "role_arn": ROLE,
+            "assume_role_method": "assume_role_with_saml",
+            "assume_role_with_saml": SAML,
+        },
+    ),
+    "web identity": (
+        "aws",
+        {
+            "role_arn": ROLE,
+            "assume_role_method": "assume_role_with_web_identity",
+            "assume_role_with_web_identity_federation": "file",
+            "assume_role_with_web_identity_token_file": "/run/token",
+        },
+    ),
+    "profile": ("aws", {"profile_name": "lake"}),
+    "session": ("aws", {"session_kwargs": {"aws_access_key_id": "AKIA"}}),
+    "impersonation": ("google_cloud_platform", {**IMPERSONATED, "key_path": "/key.json"}),
+    "secret manager": ("google_cloud_platform", {"key_secret_name": "key-of-the-lake"}),
+    "external identity": ("google_cloud_platform", {"credential_config_file": "/config.json"}),
+    "identity provider": (
+        "google_cloud_platform",
+        {"idp_issuer_url": "https://idp", "client_id": "i", "client_secret": SECRET},
+    ),
+    "adls identity": ("adls", IDENTITY),
+    "wasb identity": ("wasb", IDENTITY),
+}
+TABLES = {
+    "aws": "s3://lake/t",
+    "google_cloud_platform": "gs://lake/t",
+    "adls": "az://files/t",
+    "wasb": "az://files/t",
+}
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_the_hook_gets_all_that_a_login_needs(login: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`test_cloud_logins.py` has the real hooks."""
+    conn_type, extra = LOGINS[login]
+    given: list[Connection] = []
+
+    def open_hook(connection: Connection) -> Any:
+        given.append(connection)
+        expires = datetime.now(timezone.utc) + timedelta(hours=1)
+        return lambda: {"token": "t0ken-of-the-hook", "expires_at": expires}
+
+    source = cloud_credentials._SOURCES[conn_type]._replace(open=open_hook)
+    monkeypatch.setitem(cloud_credentials._SOURCES, conn_type, source)
+    monkeypatch.setattr(cloud_credentials, "_is_installed", lambda module: True)
+    define(monkeypatch, "lake", conn_type=conn_type, host="lake", login="lake", extra=extra)
+    found = DeltaHook("lake").all_storage_options(TABLES[conn_type])
+    assert found.pop("credential_provider")()["token"] == "t0ken-of-the-hook"
+    assert found in ({}, {"azure_storage_account_name": "lake"})
+    assert [connection.extra_dejson for connection in given] == [extra]
+
+
 def test_names_of_old_forms_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the identity of the worker would be used."""
     monkeypatch.setattr(cloud_credentials, "_is_installed", lambda module: False)

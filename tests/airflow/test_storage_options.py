@@ -134,6 +134,13 @@ def test_a_connection_string_is_refused_and_not_left_out() -> None:
             options(conn_type=conn_type, extra='{"connection_string": "AccountName=lake"}')
 
 
+def test_a_profile_that_the_provider_would_ignore_is_refused() -> None:
+    session = {"session_kwargs": {"profile_name": "lake"}}
+    with pytest.raises(TableFailure, match="'store' has profile_name in session_kwargs, where"):
+        options(conn_type="aws", extra=json.dumps(session))
+    assert options(conn_type="aws", extra=json.dumps({**session, "profile_name": "lake"})) == {}
+
+
 def test_public_buckets() -> None:
     unsigned = '{"config_kwargs": {"signature_version": "unsigned"}}'
     assert options(conn_type="aws", extra=unsigned) == {"aws_skip_signature": "true"}

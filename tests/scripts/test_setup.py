@@ -13,7 +13,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "setup.sh"
-LOCKS = ("constraints.txt", "constraints-build.txt", "docker/constraints.txt")
+LOCKS = (
+    "constraints.txt",
+    "constraints-build.txt",
+    "docker/constraints.txt",
+    "tests/cloud_providers/libraries.txt",
+    "tests/cloud_providers/providers.txt",
+)
 
 # The interpreter of the virtual environment, and uv: each writes down how it was called.
 PYTHON = '#!/bin/sh\necho "python $*" >>{notes}\n{then}\n'
@@ -124,6 +130,10 @@ def _pins(name: str) -> set[str]:
 
 def test_the_locks_agree() -> None:
     assert _pins("docker/constraints.txt") <= _pins("constraints.txt")
+    # What is put beside the environment replaces nothing in it.
+    aside = _pins("tests/cloud_providers/libraries.txt")
+    names = {pin.partition("==")[0] for pin in aside}
+    assert not names & {pin.partition("==")[0] for pin in _pins("constraints.txt")}
 
 
 def test_the_emulators_lock_has_hashes_and_no_address_of_a_registry() -> None:
