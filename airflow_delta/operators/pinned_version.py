@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.operators.template_values import TRIGGERING_EVENT
-from airflow_delta.operators.triggering_event import triggering_range
+from airflow_delta.operators.triggering_event import log_newest, triggering_range
 from airflow_delta.version_compat import Context, task_state
 
 __all__ = ["pinned_version", "triggering_versions"]
@@ -98,9 +98,7 @@ def _version_of_event(
     """Pin the version of the events that started the run; without one, the newest version."""
     found = triggering_range(context, table_uri)
     if found is None:
-        hook.log.info(
-            "no event with a version of %s has started this run: pin the newest", table_uri
-        )
+        log_newest(hook.log, context, table_uri)
     pinned = pinned_version(
         hook,
         context,

@@ -7,7 +7,7 @@ of the user that sets the same entries; or in the ``payload`` of a watcher.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,12 @@ from airflow_delta.operators.template_values import (
 )
 from airflow_delta.version_compat import AssetAlias, Context
 
-__all__ = ["EventRange", "requested_version", "triggering_range"]
+__all__ = ["EventRange", "log_newest", "requested_version", "triggering_range"]
 
 _log = logging.getLogger(__name__)
 
+_MOST_SHOWN = 5
+"""The events of other tables that a warning lists."""
 _NEW_HISTORIES = ("recreated", "rolled_back")
 """The table changes after which a version isn't the same as before; see `DeltaTableVersionTrigger`."""
 
@@ -51,7 +53,11 @@ def triggering_range(context: Context, table_uri: str) -> EventRange | None:
     :raises ArgumentError: an event of the table has an invalid version.
     """
     found: EventRange | None = None
-    for facts, where in _events(context, canonical_uri(table_uri)):
+    canonical = canonical_uri(table_uri)
+    for event in _events(context):
+        if event.table != canonical:
+            continue
+        facts, where = event.facts, event.title
         version = as_version(facts.get("version"), name=f"version of {where}")
         if version is None:
             continue
@@ -81,12 +87,61 @@ def requested_version(context: Context, table_uri: str, version: int | str | Non
         return None if version is None else int(version)
     found = triggering_range(context, table_uri)
     if found is None:
-        _log.info("no event with a version of %s has started this run: take the newest", table_uri)
+        log_newest(_log, context, table_uri)
     return None if found is None else found.version
 
 
-def _events(context: Context, canonical: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """The entries of the events of a table, in the order of time, each with a name for messages."""
+def log_newest(log: Any, context: Context, table_uri: str) -> None:
+    """Log that the newest version is used, because no event with a version of the table started the run.
+
+    It is a warning if other events have started the run. Then an asset may have another spelling of the
+    location than the task, or the writer doesn't put the version into its events.
+
+    :param log: where to log it: a logger of `logging`, or of a hook of Airflow.
+    :param context: the context of the task.
+    :param table_uri: the table.
+    """
+    canonical = canonical_uri(table_uri)
+    events = _events(context)
+    if not events:
+        log.info("no event with a version of %s has started this run: take the newest", table_uri)
+    elif any(event.table == canonical for event in events):
+        log.warning(
+            "the asset events of %s that have started this run have no version: take the newest; the task "
+            "that writes the table must put the version into them",
+            canonical,
+        )
+    else:
+        log.warning(
+            "none of the asset events that have started this run is of %s: take the newest; they are of %s",
+            canonical,
+            _listed(event.table for event in events),
+        )
+
+
+def _listed(tables: Iterable[str]) -> str:
+    names = sorted(set(tables))
+    more = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """An asset event that has started a run.
+
+    Attributes:
+        table: the canonical location of the table.
+        facts: its entries.
+        title: its name for messages.
+    """
+
+    table: str
+    facts: Mapping[str, Any]
+    title: str
+
+
+def _events(context: Context) -> list[_Event]:
+    """The events that have started a run, in the order of time."""
     triggering = context.get("triggering_asset_events") or {}
     # An event that came through an alias is listed under its asset too.
     events = [
@@ -95,11 +150,14 @@ def _events(context: Context, canonical: str) -> Iterator[tuple[Mapping[str, Any
         if not isinstance(asset, AssetAlias)
         for event in found
     ]
+    made = []
     for event, asset in sorted(events, key=lambda pair: pair[0].timestamp):
         facts = _facts(event.extra)
         table = facts.get("table_uri")
-        if canonical_uri(table if isinstance(table, str) else asset.uri) == canonical:
-            yield facts, f"the event of the asset {asset.name!r} at {event.timestamp}"
+        canonical = canonical_uri(table if isinstance(table, str) else asset.uri)
+        title = f"the event of the asset {asset.name!r} at {event.timestamp}"
+        made.append(_Event(canonical, facts, title))
+    return made
 
 
 def _facts(extra: Mapping[str, Any] | None) -> Mapping[str, Any]:

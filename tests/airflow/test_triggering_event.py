@@ -20,8 +20,9 @@ from airflow_delta.operators.backfill import BackfillOperator
 from airflow_delta.operators.change_feed import ChangeFeedOperator
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.table_profile import TableProfileOperator
+from airflow_delta.operators.template_values import TRIGGERING_EVENT
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
-from airflow_delta.operators.triggering_event import EventRange, triggering_range
+from airflow_delta.operators.triggering_event import EventRange, requested_version, triggering_range
 from airflow_delta.sensors.backfill import BackfillSensor
 from airflow_delta.version_compat import AirflowSkipException
 from tests.airflow.dag_runs import new_dag, run_by_event, run_of
@@ -116,6 +117,45 @@ def test_an_event_through_an_alias_counts_once() -> None:
 def test_a_run_that_nothing_has_started_has_no_range() -> None:
     assert triggering_range(context_of(), TABLE) is None
     assert triggering_range(started_by(), TABLE) is None
+
+
+def test_events_of_which_none_fits_are_a_warning(
+    sales_copy: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The asset of a path has another spelling, for example because of a link."""
+    table = str(sales_copy)
+    others = [event({"version": 1}, asset=delta_asset(f"/other/{number}")) for number in range(7)]
+    for context in (started_by(event({"version": 1})), started_by(*others), started_by()):
+        assert requested_version(context, table, TRIGGERING_EVENT) is None
+    one, many, none = caplog.records
+    start = (
+        f"none of the asset events that have started this run is of file://{table}: take the newest"
+    )
+    assert one.getMessage() == f"{start}; they are of s3://lake/sales"
+    assert many.getMessage().endswith(
+        "; they are of "
+        + ", ".join(f"file:///other/{number}" for number in range(5))
+        + " and 2 more"
+    )
+    assert [one.levelname, many.levelname, none.levelname] == ["WARNING", "WARNING", "INFO"]
+
+
+def test_events_without_a_version_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert requested_version(started_by(event({})), TABLE, TRIGGERING_EVENT) is None
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert (
+        "the asset events of s3://lake/sales that have started this run have no" in record.message
+    )
+
+
+def test_a_pin_warns_too(sales_copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pin = TimeTravelSnapshotOperator(
+        task_id="pin", table_uri=str(sales_copy), version="triggering_event"
+    )
+    assert pin.execute(started_by(event({"version": 1})))["version"] == 3
+    [line] = [line for line in capfd.readouterr().out.splitlines() if "take the newest" in line]
+    assert "[warning" in line
 
 
 @pytest.mark.parametrize("version", [-1, 1.5, True, "seven", [3]])
