@@ -48,7 +48,8 @@ def delta_asset(
     :param table_id: the id in the table's metadata, if it is known, for the asset's ``extra``.
     :param extra: more entries of ``extra``, as JSON values.
     :param watchers: the ``AssetWatcher`` objects of the asset.
-    :raises ArgumentError: the location is relative, has a password, or can't be the URI of an asset.
+    :raises ArgumentError: the location is relative, has a password or a query, or can't be the URI of an
+        asset.
     """
     try:
         canonical = canonical_uri(check_location(uri, name="uri"))

@@ -54,7 +54,8 @@ def test_an_asset_has_the_name_and_the_table_id_that_it_is_given() -> None:
         ("sales", "uri: expected an absolute path"),
         (None, "uri: expected a path or a URI"),
         ("s3://key:secret@lake/sales", "has a password"),
-        ("s3://lake/sales?x=1", "has a '[?]' or a '#'"),
+        ("s3://lake/sales?sig=secret", "the location s3://lake/sales has a query"),
+        ("s3://lake/what?/sales", "has a '[?]' or a '#'"),
         ("s3://lake/sales#1", "has a '[?]' or a '#'"),
     ],
 )

@@ -269,6 +269,70 @@ def test_a_slip_in_a_location_fails_when_the_dag_is_parsed(slip: str) -> None:
         "zip://t::s3://b/k",
     ):
         assert check_location(right) == right
+    with pytest.raises(errors.InvalidArgumentError, match="found 'h/t', which") as refused:
+        check_location("h/t?token=secret")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("https://h/t?token=secret", "https://h/t"),
+        ("HTTP://h/t?secret", "HTTP://h/t"),
+        ("https://h/t#secret", "https://h/t"),
+        ("s3://lake/t?sig=secret", "s3://lake/t"),
+        ("s3a://prod@lake/t/?X-Amz-Signature=secret", "s3a://prod@lake/t/"),
+        ("abfss://c@lake.dfs.core.windows.net/t?sv=1&sig=secret", None),
+        ("wasbs://c@lake.blob.core.windows.net/t?sv=1&sig=secret", None),
+        ("s3://lake/what?/t?sig=secret", "s3://lake/what?/t"),
+        ("s3:/lake/t?sig=secret", "s3:/lake/t"),
+        ("unknown+kind://h/t?key=secret", "unknown+kind://h/t"),
+    ],
+)
+def test_a_query_of_a_location_is_refused_and_not_shown(uri: str, shown: str | None) -> None:
+    """Airflow would show it in rendered templates, logs, triggers and XCom."""
+    hook, extra = DeltaHook(), {"allowed_outside": [uri]}
+    for refuse in (
+        check_location,
+        hook.table,
+        hook.storage_options,
+        lambda uri: CheckpointOperator(task_id="t", table_uri=uri),
+        lambda _: CheckpointOperator(task_id="t", table_uri="/t", **extra),
+        lambda uri: TableVersionSensor(task_id="t", table_uri=uri, min_version=1),
+    ):
+        with pytest.raises(ValueError, match=r"has a query|expected an absolute path") as refused:
+            refuse(uri)
+        assert "secret" not in str(refused.value)
+        assert shown is None or shown in str(refused.value)
+    trigger = TableVersionTrigger(table_uri=uri, min_version=1)
+
+    async def first_event() -> Any:
+        return (await anext(trigger.run())).payload
+
+    event = asyncio.run(first_event())
+    assert event["error"] == "InvalidArgumentError"
+    assert "secret" not in str(event)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "/data/what?",
+        "/data/day?=1/t",
+        "/data/t?sig=1",
+        "file:///data/t?sig=1",
+        "file:/data/t%3Fsig=1",
+        "memory://tables/a?b=1",
+        "s3://lake/what?/t",
+        "s3://lake/a?b",
+        "s3://lake/t%3Fsig=1",
+        "s3://lake/a#1",
+        "https://h/t%3Fx=1",
+        "zip://t::https://h/archive.zip?dl=1",
+    ],
+)
+def test_a_question_mark_in_a_name_is_no_query(uri: str) -> None:
+    assert check_location(uri) == uri
 
 
 def test_the_hook_takes_no_relative_path() -> None:

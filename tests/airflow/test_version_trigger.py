@@ -503,6 +503,7 @@ def test_airflow_takes_the_trigger_for_a_watcher() -> None:
     [
         ({"table_uri": "sales"}, "table_uri: expected an absolute path"),
         ({"table_uri": "s3://key:secret@lake/t"}, "has a password"),
+        ({"table_uri": "s3://lake/t?sig=secret"}, "the location s3://lake/t has a query"),
         ({"poll_interval": 0}, "poll_interval: expected a number of seconds"),
         ({"poll_interval": "60"}, "poll_interval: expected a number of seconds"),
         ({"poll_interval": float("nan")}, "poll_interval: expected a number of seconds"),
