@@ -224,6 +224,9 @@ def is_inactive_asset(error: Exception) -> bool:
     return error.error.error is ErrorType.API_SERVER_ERROR and detail.get("status_code") == 404
 
 
+_NO_VARIABLE = "airflow_delta: does the database answer? "
+
+
 def secrets_backends() -> list[Any]:
     """The secrets backends that Airflow looks a connection up in, in this process."""
     from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
@@ -242,7 +245,7 @@ def ask_secrets_backend(backend: Any, connection_id: str) -> Connection | None:
     from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
 
     if isinstance(backend, ExecutionAPISecretsBackend):
-        # It answers None also if the API server fails.
+        # It answers None also if Airflow's API server or its database fails.
         connection = _ask_api_server(connection_id)
     else:
         connection = backend.get_connection(conn_id=connection_id)
@@ -254,9 +257,23 @@ def ask_secrets_backend(backend: Any, connection_id: str) -> Connection | None:
 
 
 def _ask_api_server(connection_id: str) -> Connection | None:
-    from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse, GetConnection
+    from airflow.sdk.execution_time.comms import (
+        ConnectionResult,
+        ErrorResponse,
+        GetConnection,
+        GetVariableKeys,
+        VariableKeysResult,
+    )
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
+    # The API server, too, says that there is no connection if its database fails. A list of Variables, of
+    # which there are none, shows whether the database answers. It comes first: if the failure that hid the
+    # connection has ended meanwhile, the connection is found now.
+    listed = SUPERVISOR_COMMS.send(GetVariableKeys(prefix=_NO_VARIABLE, limit=1))
+    if isinstance(listed, ErrorResponse):
+        raise AirflowRuntimeError(listed)
+    if not isinstance(listed, VariableKeysResult):
+        raise RuntimeError(f"can't list Variables: the answer is a {type(listed).__name__}")  # noqa: TRY004 - no mistake of a caller
     answer = SUPERVISOR_COMMS.send(GetConnection(conn_id=connection_id))
     if isinstance(answer, ErrorResponse):
         if answer.error is ErrorType.CONNECTION_NOT_FOUND:

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import supervisor, task_runner
-from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse, GetConnection
+from airflow.sdk.execution_time.comms import (
+    ConnectionResult,
+    ErrorResponse,
+    GetConnection,
+    GetVariableKeys,
+    VariableKeysResult,
+)
 from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
 
 from airflow_delta.engine.commit.sql.owner import URL_VARIABLE
@@ -43,16 +49,17 @@ class Vault:
 
 
 class Supervisor:
-    """Answers each message of a task with the same answer."""
+    """Gives each question for a connection the same answer, and each for Variables another one."""
 
-    def __init__(self, answer: Any) -> None:
-        self._answer = answer
+    def __init__(self, answer: Any, listed: Any) -> None:
+        self._answer, self._listed = answer, listed
 
     def send(self, message: Any) -> Any:
-        assert isinstance(message, GetConnection)
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
+        assert isinstance(message, GetConnection | GetVariableKeys)
+        answer = self._answer if isinstance(message, GetConnection) else self._listed
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def asend(self, message: Any) -> Any:
         return self.send(message)
@@ -65,8 +72,14 @@ def use_backends(monkeypatch: pytest.MonkeyPatch, *backends: Any) -> None:
     monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: [*backends])
 
 
-def use_supervisor(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Supervisor(answer), raising=False)
+NO_VARIABLES = VariableKeysResult(keys=[], total_entries=0)
+
+
+def use_supervisor(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, listed: Any = NO_VARIABLES
+) -> None:
+    made = Supervisor(answer, listed)
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", made, raising=False)
     use_backends(monkeypatch, ExecutionAPISecretsBackend())
 
 
@@ -138,8 +151,8 @@ def test_a_default_connection_that_is_malformed_is_not_missing(
     assert "s3cr3t-key" not in str(caught.value)
 
 
-@WAYS
-@pytest.mark.parametrize(
+MISSING = ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND, detail={"conn_id": "aws_default"})
+FAILURES = pytest.mark.parametrize(
     "answer",
     [
         ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 500}),
@@ -150,6 +163,21 @@ def test_a_default_connection_that_is_malformed_is_not_missing(
     ],
     ids=["500", "other", "raised", "no supervisor", "no answer"],
 )
+
+
+@WAYS
+@FAILURES
+def test_a_connection_is_not_missing_while_the_database_of_the_api_server_fails(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, find: Find
+) -> None:
+    """Then the API server answers that it isn't there."""
+    use_supervisor(monkeypatch, MISSING, answer)
+    with pytest.raises(StorageError, match=r"ExecutionAPISecretsBackend \("):
+        find(DeltaHook(), "s3://lake/t")
+
+
+@WAYS
+@FAILURES
 def test_a_connection_is_not_missing_while_the_api_server_fails(
     monkeypatch: pytest.MonkeyPatch, answer: Any, find: Find
 ) -> None:
@@ -162,8 +190,7 @@ def test_a_connection_is_not_missing_while_the_api_server_fails(
 def test_the_api_server_says_that_there_is_no_connection(
     monkeypatch: pytest.MonkeyPatch, find: Find
 ) -> None:
-    missing = ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND, detail={"conn_id": "aws_default"})
-    use_supervisor(monkeypatch, missing)
+    use_supervisor(monkeypatch, MISSING)
     assert find(DeltaHook(), "s3://lake/t") == {}
 
 
