@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_delta.engine import AddFile, DeltaTable
+from airflow_delta.engine import LONG, AddFile, DeltaTable, StructField, StructType
 from airflow_delta.engine.errors import DeltaWarning
+from airflow_delta.engine.model.schema_json import data_type_from_json
 from airflow_delta.spark import write
 from airflow_delta.spark.ingest.auto_compaction import AutoCompaction, compact_after_write
 from tests.engine.maintenance.convert.parquet_folders import write_parquet
@@ -53,6 +54,43 @@ def test_crowded_partitions_that_were_written_to_are_compacted(tmp_path: Path) -
     assert sorted(table.snapshot().to_arrow()["id"].to_pylist()) == ids
     assert compact(table, add_in("a"), add_in("b")) is None
     assert table.history(1)[0].operation == "OPTIMIZE"
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        ("float", "0.1"),
+        ("double", "-0.0"),
+        ("double", "-Infinity"),
+        ("byte", "-1"),
+        ("short", "7"),
+        ("integer", "7"),
+        ("long", "9223372036854775807"),
+        ("decimal(38,10)", "1234567890123456789012345678.0123456789"),
+        ("boolean", "false"),
+        ("date", "0001-01-01"),
+        ("timestamp", "2024-01-03 12:00:00.123456"),
+        ("timestamp_ntz", "9999-12-31 23:59:59.999999"),
+        ("binary", "b\x01"),
+        ("string", "\x01"),
+    ],
+)
+def test_partitions_of_all_types_are_compacted(tmp_path: Path, type_: str, text: str) -> None:
+    data_type = data_type_from_json(type_)
+    schema = StructType((StructField("id", LONG), StructField("p", data_type)))
+    DeltaTable.create(str(tmp_path), schema, partition_by=["p"], properties=COMPACT)
+    table = DeltaTable(tmp_path)
+    adds = []
+    for number in range(100):
+        path = tmp_path / f"{number}.parquet"
+        write_parquet(path, {"id": [number]})
+        values = {"p": text if number < 50 else None}
+        adds.append(AddFile(path.name, values, path.stat().st_size, 1, data_change=True))
+    transaction = table.transaction("WRITE")
+    transaction.add_files(adds)
+    transaction.commit()
+    assert compact(table, adds[0]) == AutoCompaction(2, 50, 1)
+    assert table.snapshot().to_arrow().num_rows == 100
 
 
 def test_a_table_without_partitions_is_one(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
 
 **Clustering** is incremental, by the rules of the reference implementation. Files that were sorted together
 are a *cube*; a cube of at least ``min_cube_size`` is full. All other cubes are sorted together with the
-files that aren't clustered yet, in bins that become cubes. Files of another clustering provider, or
+files that aren't clustered yet, in bins that become cubes. A bin of a single cube is sorted already: the
+reference sorts it again in each run, unless there is no other. Files of another clustering provider, or
 clustered by other columns, stay as they are; ``full`` sorts every file.
 """
 
@@ -83,13 +84,11 @@ def choose_clustered(
         chosen = ~cubes.is_foreign & ~is_full[cubes.cube_of]
         if budget is not None:
             chosen &= _affordable(cubes, live.sizes, chosen, budget)
-        # A single cube, and no other file: it is sorted already.
-        if len(np.unique(cubes.cube_of[chosen])) < 2 and not (chosen & (cubes.cube_of < 0)).any():
-            chosen[:] = False
     files = np.flatnonzero(chosen)
     files = files[np.argsort(cubes.cube_of[files], kind="stable")]
     most = min_cube_size + min_cube_size // 2
-    return pack_in_order(files, live.partitions, live.sizes, most=most)
+    bins = pack_in_order(files, live.partitions, live.sizes, most=most)
+    return bins if full else bins.select(_num_apart(bins, cubes.cube_of) > 0)
 
 
 def choose_z_ordered(live: LiveFiles, order: SortOrder, *, full: bool) -> tuple[Bins, Int64Vector]:
@@ -109,11 +108,7 @@ def choose_z_ordered(live: LiveFiles, order: SortOrder, *, full: bool) -> tuple[
     )
     files = np.argsort(live.partitions, kind="stable")
     bins = pack_in_order(files, live.partitions, np.zeros(len(files), np.int64), most=0)
-    # A partition is finished if each of its files has the code of the first one.
-    first = codes[bins.files[bins.starts[:-1]]]
-    differs = np.zeros(len(files), np.int64)
-    differs[bins.files] = (codes[bins.files] != first[bins.bin_of]) | (codes[bins.files] < 0)
-    unsorted = bins.sums(differs)
+    unsorted = _num_apart(bins, codes)
     kept = np.ones(len(bins), np.bool_) if full else unsorted > 0
     return bins.select(kept), unsorted[kept]
 
@@ -133,6 +128,19 @@ def tag_values(live: LiveFiles, name: str) -> pa.Array:
     if tags.null_count == len(tags):
         return pa.nulls(len(tags), pa.string())
     return pc.map_lookup(tags, scalar_of(name, pa.string()), "last")
+
+
+def _num_apart(bins: Bins, codes: Int64Vector) -> Int64Vector:
+    """How many files of each bin weren't sorted together with its first file; 0 if the bin is sorted.
+
+    Args:
+        bins: the bins.
+        codes: by the index of a file, the number of what was sorted together; negative if it wasn't sorted.
+    """
+    first = codes[bins.files[bins.starts[:-1]]]
+    differs = np.zeros(len(codes), np.int64)
+    differs[bins.files] = (codes[bins.files] != first[bins.bin_of]) | (codes[bins.files] < 0)
+    return bins.sums(differs)
 
 
 def _affordable(cubes: _Cubes, sizes: Int64Vector, chosen: BoolVector, budget: int) -> BoolVector:

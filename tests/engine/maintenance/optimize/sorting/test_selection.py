@@ -104,7 +104,8 @@ def test_files_that_are_not_clustered_join_the_cubes_that_are_not_full(tmp_path:
     assert chosen(table) == ([[0, 1, 4, 5, 6]], 1)
     # Bins have up to one and a half times the size of a full cube.
     assert chosen(table, min_cube_size=2 * GB) == ([[0, 5]], 1)
-    assert chosen(table, min_cube_size=3 * GB) == ([[0, 1, 5], [4]], 2)
+    # The other file of the cube "one" is sorted already, and fits into no bin with others.
+    assert chosen(table, min_cube_size=3 * GB) == ([[0, 1, 5]], 1)
     assert chosen(table, full=True)[0] == [[0, 1, 2, 3, 4, 5], [6]]
 
 
@@ -120,6 +121,14 @@ def test_a_single_cube_stays(tmp_path: Path) -> None:
     assert chosen(table) == ([], 0)
     assert "all files are clustered by a, b" in str(table.optimize().plan.reason)
     assert chosen(table, full=True) == ([[0, 1]], 1)
+
+
+def test_cubes_of_which_no_two_fit_together_stay(tmp_path: Path) -> None:
+    """Each would be sorted into itself again, in every run."""
+    files = [("", 80 * GB, cube(name)) for name in "abcd"]
+    table = table_of(tmp_path, files, cluster_by=["a", "b"])
+    assert chosen(table) == ([], 0)
+    assert chosen(table, full=True) == ([[0], [1], [2], [3]], 4)
 
 
 def test_a_single_file_that_is_not_clustered_is_sorted(tmp_path: Path) -> None:
