@@ -148,10 +148,11 @@ def set_of(scalars: Iterable[pa.Scalar], data_type: DataType) -> pa.Array:
 
 
 def wide_type(left: DataType, right: DataType) -> pa.DataType | None:
-    """The type in which two columns of integers and decimals must be compared; None for Arrow's choice."""
+    """The type in which two columns of one family must be compared; None for Arrow's choice."""
     digits = _digits(left), _digits(right)
     if None in digits:
-        return None
+        # Arrow would refuse a long that has no equal double, and take floats for integers.
+        return None if digits == (None, None) else pa.float64()
     whole, scale = (max(each) for each in zip(*filter(None, digits), strict=True))
     return pa.decimal256(2 * _MOST_DIGITS, scale) if whole + scale > _MOST_DIGITS else None
 

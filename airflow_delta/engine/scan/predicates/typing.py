@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.model.schema import BOOLEAN, STRING, DataType, StructType
+from airflow_delta.engine.model.schema import BOOLEAN, STRING, DataType, DecimalType, StructType
 from airflow_delta.engine.scan.columns import find_column
 from airflow_delta.engine.scan.predicates.constants import (
     Equals,
@@ -123,9 +123,7 @@ class _Converter:
                 path,
             )
         wide = wide_type(type_, other_type)
-        if wide is not None:  # Arrow's common type would have too many digits.
-            return pc.field(*path).cast(wide), pc.field(*other_path).cast(wide)
-        return pc.field(*path), pc.field(*other_path)
+        return _widen(path, type_, wide), _widen(other_path, other_type, wide)
 
     def _with_constant(
         self, operator: str, column: Column, constant: Constant, *, negated: bool
@@ -260,6 +258,19 @@ def _join(parts: list[pc.Expression], *, all_of: bool) -> pc.Expression:
         odd = parts[-1:] if len(parts) % 2 else []
         parts = [left & right if all_of else left | right for left, right in pairs] + odd
     return parts[0]
+
+
+def _widen(path: Sequence[str], data_type: DataType, wide: pa.DataType | None) -> pc.Expression:
+    """A column, converted to the `wide_type` of a comparison with another."""
+    field = pc.field(*path)
+    if wide is None:
+        return field
+    if wide != pa.float64():
+        return field.cast(wide)
+    if isinstance(data_type, DecimalType):
+        # The double that Arrow makes of a decimal isn't always the nearest one; that of a text is.
+        field = field.cast(pa.string())
+    return field.cast(wide, safe=False)  # A long is rounded to the nearest double.
 
 
 def _is_nan(value: pa.Scalar | Equals) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Callable
-from decimal import Decimal
-from itertools import pairwise, product
+import random
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Context, Decimal
+from itertools import pairwise, permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_delta.engine import AddFile, DeltaTable
+from airflow_delta.engine import AddFile, DeltaTable, Snapshot
 from airflow_delta.engine.data_files.footer_statistics import json_text
 from airflow_delta.engine.model.partition_values import serialize_partition_value
 from airflow_delta.engine.scan.predicates.reading import as_expression
-from tests.engine.scan.rows import adds, kept, schema
+from tests.engine.scan.rows import adds, kept, schema, statistics, to_json
 
 SINGLE = pa.scalar(0.1, pa.float32()).as_py()
 NAN = math.nan
@@ -173,6 +174,106 @@ def test_columns_of_decimals_with_no_common_type_are_compared() -> None:
     for text, expected in (("whole > part", [1]), ("part < n", [1, 2]), ("n = whole", [0, 1])):
         expression = as_expression(text, columns, table="t")
         assert rows.filter(expression)["n"].to_pylist() == expected
+
+
+COLUMNS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
+    "b": ("byte", pa.int8(), [1, -128, 0, None, 1, 96, 0, 127, 2, 0]),
+    "i": ("integer", pa.int32(), [1, 16777217, 0, 16777217, None, 96, 0, -5, 2, 0]),
+    "l": ("long", pa.int64(), [1, 2**53 + 1, 2**63 - 1, 16777217, 3, None, 0, 2**53 - 1, 2, 0]),
+    "s": ("float", pa.float32(), [1.0, 16777216.0, NAN, 2.0**63, None, 96.85, -0.0, SINGLE, 2.5, 0.1]),
+    "f": ("double", pa.float64(), [1.0, 2.0**53, 2.0**63, 16777217.0, NAN, 96.85, 0.0, 0.1, 2.5, 1e300]),
+    "d": ("decimal(10,2)", pa.decimal128(10, 2),
+          [*map(Decimal, ("1", "96.85", "0", "-5", "16777217", "96.85", "0", "0.1", "2.5", "723054.54"))]),
+    "w": ("decimal(38,18)", pa.decimal128(38, 18),
+          [*map(Decimal, ("1", "9007199254740993", "0", "96.85", "1e-18", "96.85", "0.1", "0.1")),
+           Decimal("2.500000000000000001"), None]),
+}  # fmt: skip
+"""By name: the type of a column, that of Arrow, and values."""
+
+
+def compared_columns(name: str, left: str, right: str, row: dict[str, Any]) -> bool | None:
+    """What a comparison of two columns says in Spark: of doubles if one is a float, else exact."""
+    if row[left] is None or row[right] is None:
+        return None
+    kind = float if {left, right} & {"s", "f"} else Decimal
+    return OPERATORS[name](kind(row[left]), kind(row[right]))
+
+
+def rows_of_columns() -> tuple[Any, pa.Table]:
+    columns = schema(**{name: type_ for name, (type_, _, _) in COLUMNS.items()}, n="long")
+    values = {name: pa.array(given, arrow) for name, (_, arrow, given) in COLUMNS.items()}
+    return columns, pa.table({**values, "n": pa.array(range(10), pa.int64())})
+
+
+def comparisons(
+    pairs: Iterable[tuple[str, str]], operators: Iterable[str], rows: pa.Table
+) -> Iterator[tuple[str, list[int]]]:
+    """Predicates, and the numbers of the rows for which they are true."""
+    as_python = rows.to_pylist()
+    for (left, right), name in product(pairs, operators):
+        outcomes = [compared_columns(name, left, right, row) for row in as_python]
+        for no, wanted in (("", True), ("NOT ", False)):
+            expected = [number for number, outcome in enumerate(outcomes) if outcome is wanted]
+            yield f"{no}{left} {name} {right}", expected
+
+
+def test_columns_compare_as_doubles_if_one_is_a_float() -> None:
+    columns, rows = rows_of_columns()
+    for text, expected in comparisons(permutations(COLUMNS, 2), OPERATORS, rows):
+        found = rows.filter(as_expression(text, columns, table="t"))
+        assert found["n"].to_pylist() == expected, text
+
+
+@pytest.mark.parametrize(
+    ("group", "partition"), [(10, ""), (1, ""), (1, "l"), (1, "f"), (1, "d"), (1, "s")]
+)
+def test_a_comparison_of_columns_does_not_depend_on_files(
+    tmp_path: Path, group: int, partition: str
+) -> None:
+    columns, rows = rows_of_columns()
+    snapshot = write(tmp_path, columns, rows, group, partition)
+    pairs = product("ild", "sf")
+    for text, expected in comparisons(pairs, ("=", "<", ">="), rows):
+        found = snapshot.to_arrow(predicate=text, columns=["n"])
+        assert sorted(found["n"].to_pylist()) == expected, text
+
+
+def test_a_decimal_equals_the_double_of_its_text() -> None:
+    chooser = random.Random(1)
+    for digits, scale in ((9, 2), (18, 6), (38, 10), (38, 0), (20, 20)):
+        context = Context(prec=60)
+        given = [
+            Decimal(chooser.randrange(10 ** chooser.randint(1, digits))).scaleb(-scale, context)
+            for _ in range(300)
+        ]
+        rows = pa.table(
+            {"d": pa.array(given, pa.decimal128(digits, scale)), "f": [float(v) for v in given]}
+        )
+        columns = schema(d=f"decimal({digits},{scale})", f="double")
+        for text in ("d = f", "f >= d AND NOT f > d"):
+            assert rows.filter(as_expression(text, columns, table="t")).equals(rows)
+
+
+def write(path: Path, columns: Any, rows: pa.Table, group: int, partition: str) -> Snapshot:
+    """Write a table of files of some rows each, one a row group, with statistics."""
+    table = DeltaTable.create(str(path), columns, partition_by=[partition] if partition else ())
+    transaction = table.transaction("WRITE")
+    types = {each.name: str(each.data_type) for each in columns if each.name != partition}
+    known = {n: "long" if t in ("byte", "integer") else t for n, t in types.items()}
+    for first in range(0, rows.num_rows, group):
+        part = rows.slice(first, group)
+        file = path / f"{first}.parquet"
+        pq.write_table(part.drop_columns([partition] if partition else []), file, row_group_size=1)
+        values = {
+            name: serialize_partition_value(part[name][0].as_py(), columns.field(name).data_type)
+            for name in ([partition] if partition else [])
+        }
+        text = to_json(statistics(part.to_pylist(), known))
+        transaction.add_file(
+            AddFile(file.name, values, file.stat().st_size, 1, data_change=True, stats=text)
+        )
+    transaction.commit()
+    return table.snapshot()
 
 
 @pytest.mark.parametrize("is_partition", [False, True], ids=["data", "partition"])
