@@ -109,12 +109,14 @@ def _may_be_in(node: IsIn, known: Bounds) -> Mask:
     if known.has_nan and _has_nan(node.values):
         by_value: Mask = True
     else:
-        values = _either_form(node.values)
-        by_value = any_of(
-            may_compare("==", known, part, outcome=True) for part in _ranges(values, known)
-        )
-        # If a file has a single value, it must be in the list, not only in a range.
-        by_value = all_of((by_value, opposite(_one_value_not_in(values, known))))
+        values = _as_rows_take(node.values, known)
+        if values is None:
+            by_value = len(node.values) > 0
+        else:
+            ranges = _ranges(values, known)
+            by_value = any_of(may_compare("==", known, part, outcome=True) for part in ranges)
+            # If a file has a single value, it must be in the list, not only in a range.
+            by_value = all_of((by_value, opposite(_one_value_not_in(values, known))))
     return any_of((by_null, all_of((known.has_value, by_value))))
 
 
@@ -126,16 +128,31 @@ def _may_not_be_in(node: IsIn, known: Bounds) -> Mask:
     return any_of((by_null, all_of((known.has_value, opposite(all_in)))))
 
 
-def _either_form(values: pa.Array) -> pa.Array:
-    """Floats with all that rows may take for one of them.
+def _as_rows_take(values: pa.Array, known: Bounds) -> pa.Array | None:
+    """The values of a list as they are compared with rows; None if that is unknown.
 
-    Arrow converts a list to the type of the column, which rounds in a column of single precision. A
-    comparison of bounds doesn't distinguish the zeros by their sign.
+    Arrow converts a list to the type of the column, which may change values: a time becomes its date. If
+    it can't, it converts the column.
     """
-    if not pa.types.is_floating(values.type):
-        return values
-    doubles = values.cast(pa.float64())
-    forms = [doubles, doubles.cast(pa.float32(), safe=False).cast(pa.float64())]
+    if known.minimum is None or not comparable(values.type, known.minimum.type):
+        return None
+    try:
+        if pa.types.is_floating(known.minimum.type):
+            return _either_form(values)
+        # Integers are narrower in rows than in bounds, which changes none of them.
+        return values.cast(known.minimum.type)
+    except pa.ArrowException:
+        return None
+
+
+def _either_form(values: pa.Array) -> pa.Array:
+    """Numbers with all that rows of floats may take for one of them.
+
+    The conversion to the type of the column rounds in a column of single precision. A comparison of bounds
+    doesn't distinguish the zeros by their sign.
+    """
+    doubles = values.cast(pa.float64(), safe=False)
+    forms = [doubles, values.cast(pa.float32(), safe=False).cast(pa.float64())]
     if _count_zeros(doubles):
         forms.append(array_of([0.0, -0.0], pa.float64()))
     return pc.unique(pa.concat_arrays(forms))
@@ -151,10 +168,6 @@ def _has_nan(values: pa.Array) -> bool:
 
 def _ranges(values: pa.Array, known: Bounds) -> Iterator[Bounds]:
     """Ranges that contain all values, and few others."""
-    if known.minimum is None or not comparable(values.type, known.minimum.type):
-        if len(values):
-            yield UNBOUNDED
-        return
     if len(values) > _MAX_RANGES:
         values = values.take(pc.array_sort_indices(values))
     step = -(-len(values) // _MAX_RANGES) or 1
@@ -169,10 +182,7 @@ def _one_value_not_in(values: pa.Array, known: Bounds) -> Mask:
     """Where a file has a single known value that isn't in a long list."""
     if len(values) <= _MAX_RANGES or known.has_nan:
         return False  # The ranges are the values themselves.
-    among = _convert_values(values, known)
-    if among is None:
-        return False
-    not_in = pc.invert(pc.is_in(known.minimum, value_set=among))
+    not_in = pc.invert(pc.is_in(known.minimum, value_set=values))
     return all_of((same_value(known.minimum, known.maximum), not_in))
 
 

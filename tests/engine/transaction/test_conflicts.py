@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -22,7 +24,7 @@ from airflow_delta.engine.errors import (
     ProtocolChangedError,
 )
 from airflow_delta.engine.model.actions import Metadata, Protocol, Txn
-from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
+from airflow_delta.engine.model.schema import DATE, LONG, STRING, StructField, StructType
 from airflow_delta.engine.transaction.conflicts import CurrentCommit, check_conflicts
 from airflow_delta.engine.transaction.isolation import IsolationLevel
 from airflow_delta.engine.transaction.reads import Reads
@@ -514,6 +516,19 @@ def test_reads_are_compared_by_partition_values(
     theirs = add("theirs", partitionValues={"part": part}, stats=statistics)
     error = ConcurrentAppendError if conflict else None
     judge(table_of(tmp_path), tmp_path, mine, [theirs], error)
+
+
+def test_a_list_of_times_reads_the_partition_of_their_date(tmp_path: Path) -> None:
+    """As the scan does: pyarrow converts the list to the type of the column."""
+    columns = StructType((StructField("part", DATE), StructField("id", LONG)))
+    table = DeltaTable.create(str(tmp_path), columns, partition_by=["part"])
+    txn = table.transaction("WRITE")
+    noon = pa.array([datetime(2024, 1, 3, 12)], pa.timestamp("us"))
+    txn.read_files(pc.field("part").isin(noon) & (pc.field("id") > 5))
+    txn.add_file(file("mine", "2024-01-04"))
+    write_commit(tmp_path, 1, add("theirs", partitionValues={"part": "2024-01-03"}))
+    with pytest.raises(ConcurrentAppendError, match="'theirs'"):
+        txn.commit()
 
 
 def test_without_partitions_any_added_file_counts(tmp_path: Path) -> None:

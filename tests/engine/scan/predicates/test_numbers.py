@@ -7,6 +7,7 @@ import math
 import operator
 import random
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime
 from decimal import Context, Decimal
 from itertools import pairwise, permutations, product
 from pathlib import Path
@@ -252,6 +253,41 @@ def test_a_decimal_equals_the_double_of_its_text() -> None:
         columns = schema(d=f"decimal({digits},{scale})", f="double")
         for text in ("d = f", "f >= d AND NOT f > d"):
             assert rows.filter(as_expression(text, columns, table="t")).equals(rows)
+
+
+LISTS = [
+    ("date", pa.date32(), [date(2024, 1, 3), date(2024, 1, 1), date(1969, 12, 31), None],
+     pa.array([datetime(2024, 1, 3, 12), datetime(1969, 12, 31, 1)], pa.timestamp("us"))),
+    ("date", pa.date32(), [date(2024, 1, 3), date(2024, 1, 4)],
+     pa.array([datetime(2024, 1, 3, 1 + n % 20, n) for n in range(60)] * 2, pa.timestamp("ms"))),
+    ("timestamp_ntz", pa.timestamp("us"), [datetime(2024, 1, 3), datetime(2024, 1, 3, 12), None],
+     pa.array([date(2024, 1, 3)])),
+    ("float", pa.float32(), [SINGLE, 0.5, NAN, None],
+     pa.array([Decimal("0.1000000001"), Decimal(3)], pa.decimal128(38, 10))),
+    ("double", pa.float64(), [0.1, 96.85, NAN, None], pa.array([Decimal("96.85"), Decimal("0.10")])),
+    ("decimal(10,2)", pa.decimal128(10, 2), [Decimal("0.10"), Decimal("0.11"), Decimal(7), None],
+     pa.array([0.104, 7.0])),
+    ("integer", pa.int32(), [0, 1, 2, None], pa.array([1.5, 2.0])),
+    ("byte", pa.int8(), [0, 1, 44, None], pa.array([300, 1])),
+    ("integer", pa.int32(), [0, 1, 2, None], pa.array(["1", "2"])),
+]  # fmt: skip
+"""A column with values, and a list of another type."""
+
+
+@pytest.mark.parametrize(
+    "case", LISTS, ids=[f"{type_}-{list_.type}" for type_, _, _, list_ in LISTS]
+)
+@pytest.mark.parametrize(("group", "partition"), [(9, ""), (1, ""), (1, "v")])
+def test_a_list_of_another_type_finds_the_rows_that_pyarrow_finds(
+    tmp_path: Path, group: int, partition: str, case: tuple[str, pa.DataType, list[Any], pa.Array]
+) -> None:
+    type_, arrow, values, constants = case
+    rows = pa.table({"v": pa.array(values, arrow), "n": pa.array(range(len(values)), pa.int64())})
+    snapshot = write(tmp_path, schema(v=type_, n="long"), rows, group, partition)
+    v, n = pc.field("v"), pc.field("n")
+    for predicate in (v.isin(constants), ~v.isin(constants), v.isin(constants) & (n >= 0)):
+        read = snapshot.to_arrow(predicate=predicate)["n"].to_pylist()
+        assert sorted(read) == rows.filter(predicate)["n"].to_pylist(), str(predicate)
 
 
 def write(path: Path, columns: Any, rows: pa.Table, group: int, partition: str) -> Snapshot:
