@@ -9,8 +9,8 @@ from airflow_delta.hooks.change_feed import ChangeFeed
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.feed_progress import TaskProgress, with_progress
-from airflow_delta.operators.lineage import with_lineage
-from airflow_delta.operators.lineage_rules import appends_changes
+from airflow_delta.operators.lineage.rules import appends_changes
+from airflow_delta.operators.lineage.task import with_lineage
 from airflow_delta.operators.spark_task import SPARK_CONNECTION, JobTask
 from airflow_delta.operators.table_commits import target_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers

@@ -8,8 +8,8 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.maintenance import SparkMaintenance
-from airflow_delta.operators.lineage import with_lineage
-from airflow_delta.operators.lineage_rules import alters_table_if
+from airflow_delta.operators.lineage.rules import alters_table_if
+from airflow_delta.operators.lineage.task import with_lineage
 from airflow_delta.operators.spark_task import JobTask
 from airflow_delta.operators.table_commits import maintenance_commits, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers

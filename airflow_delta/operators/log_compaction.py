@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
-from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage.task import with_lineage
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_version, switch
 from airflow_delta.version_compat import AirflowSkipException, Context

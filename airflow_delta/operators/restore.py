@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
-from airflow_delta.operators.lineage import with_lineage
-from airflow_delta.operators.lineage_rules import restores_table
+from airflow_delta.operators.lineage.rules import restores_table
+from airflow_delta.operators.lineage.task import with_lineage
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit
 from airflow_delta.operators.table_task import TableTask, with_readers

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.reports import log_report
 from airflow_delta.hooks.spark.row_rules import SparkRowRules
-from airflow_delta.operators.lineage import with_lineage
-from airflow_delta.operators.lineage_rules import alters_table
+from airflow_delta.operators.lineage.rules import alters_table
+from airflow_delta.operators.lineage.task import with_lineage
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.spark_task import SparkTask
 from airflow_delta.operators.table_commits import maintenance_commit, with_table_commit

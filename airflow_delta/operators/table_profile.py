@@ -8,7 +8,7 @@ from typing import Any
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.table_profile import SnapshotProfile
 from airflow_delta.operators.arguments import is_certain
-from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage.task import with_lineage
 from airflow_delta.operators.pinned_version import pinned_version
 from airflow_delta.operators.spark_task import SPARK_CONNECTION, JobTask
 from airflow_delta.operators.table_task import TableTask, with_readers

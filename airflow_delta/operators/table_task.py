@@ -10,7 +10,7 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.hooks.table_locations import one_connection, split_connection
 from airflow_delta.operators.arguments import attribute_of, check_arguments, rendered_argument
-from airflow_delta.operators.lineage import LineageTask
+from airflow_delta.operators.lineage.task import LineageTask
 from airflow_delta.operators.template_values import (
     Reader,
     as_allowed_locations,

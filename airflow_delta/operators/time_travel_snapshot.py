@@ -10,8 +10,8 @@ from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.snapshot_copy import SnapshotCopy
 from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.durations import Duration, as_duration_ms
-from airflow_delta.operators.lineage import with_lineage
-from airflow_delta.operators.lineage_rules import copies_version
+from airflow_delta.operators.lineage.rules import copies_version
+from airflow_delta.operators.lineage.task import with_lineage
 from airflow_delta.operators.pinned_version import pinned_version
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.spark_task import SPARK_CONNECTION, JobTask

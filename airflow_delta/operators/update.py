@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.spark.row_changes import SparkRowChanges
-from airflow_delta.operators.lineage import with_lineage
-from airflow_delta.operators.lineage_rules import updates_rows
+from airflow_delta.operators.lineage.rules import updates_rows
+from airflow_delta.operators.lineage.task import with_lineage
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.spark_task import SparkTask
 from airflow_delta.operators.table_commits import row_commit, with_table_commit

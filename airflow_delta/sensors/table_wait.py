@@ -39,7 +39,7 @@ from airflow_delta.hooks.failures import (
     is_permanent_kind,
 )
 from airflow_delta.hooks.waits.look import TableLook, WaitLog
-from airflow_delta.operators.lineage import with_lineage
+from airflow_delta.operators.lineage.task import with_lineage
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.triggers.table_poll import TablePoll
 from airflow_delta.version_compat import (

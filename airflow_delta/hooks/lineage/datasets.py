@@ -1,6 +1,6 @@
 """The datasets of a task, as plain values, and their names in OpenLineage.
 
-`airflow_delta.operators.lineage_rules` finds them in the results of tasks, `columns` adds the columns of
+`airflow_delta.operators.lineage.rules` finds them in the results of tasks, `columns` adds the columns of
 tables, and `facets` makes the objects of the OpenLineage client from them. This module imports neither that
 client nor the engine, because DAG files are parsed with it.
 """

@@ -164,7 +164,7 @@ def test_an_error_in_lineage_does_not_fail_the_task(
     def fail(*_: Any) -> Any:
         raise MemoryError("no lineage today")
 
-    monkeypatch.setattr("airflow_delta.operators.lineage.is_openlineage_enabled", lambda: True)
+    monkeypatch.setattr("airflow_delta.operators.lineage.task.is_openlineage_enabled", lambda: True)
     monkeypatch.setattr(TableColumns, "add", fail)
     task = RestoreOperator(task_id="restore", table_uri=str(sales_copy), version=1)
     warnings: list[str] = []
@@ -188,8 +188,8 @@ def test_a_store_that_does_not_answer_does_not_hold_the_end_of_a_task(
         waited.append(answer.wait(60))
         return lineage
 
-    monkeypatch.setattr("airflow_delta.operators.lineage.is_openlineage_enabled", lambda: True)
-    monkeypatch.setattr("airflow_delta.operators.lineage.openlineage_timeout", lambda: 0.1)
+    monkeypatch.setattr("airflow_delta.operators.lineage.task.is_openlineage_enabled", lambda: True)
+    monkeypatch.setattr("airflow_delta.operators.lineage.task.openlineage_timeout", lambda: 0.1)
     monkeypatch.setattr(TableColumns, "add", wait)
     task = RestoreOperator(task_id="restore", table_uri=str(sales_copy), version=1)
     assert task.execute(context_of())["version"] == 4
@@ -200,7 +200,7 @@ def test_a_store_that_does_not_answer_does_not_hold_the_end_of_a_task(
 
 
 def test_a_skipped_task_has_no_output(sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_delta.operators.lineage.is_openlineage_enabled", lambda: True)
+    monkeypatch.setattr("airflow_delta.operators.lineage.task.is_openlineage_enabled", lambda: True)
     task = CheckpointOperator(task_id="checkpoint", table_uri=str(sales), if_needed=True)
     with pytest.raises(AirflowSkipException):
         task.execute(context_of())

@@ -16,7 +16,7 @@ from airflow_delta.hooks.lineage.datasets import (
     RowChanges,
     WrittenData,
 )
-from airflow_delta.operators.lineage import LineageTask, with_lineage
+from airflow_delta.operators.lineage.task import LineageTask, with_lineage
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.provider import get_provider_info
 from airflow_delta.version_compat import AirflowTaskTimeout
@@ -370,7 +370,7 @@ def test_every_operator_collects_its_datasets(name: str) -> None:
     while method is not None:
         files.append(method.__code__.co_filename)
         method = getattr(method, "__wrapped__", None)
-    assert any(file.endswith("airflow_delta/operators/lineage.py") for file in files)
+    assert any(file.endswith("airflow_delta/operators/lineage/task.py") for file in files)
 
 
 @pytest.mark.parametrize("failure", [AirflowTaskTimeout("late"), OSError("down")])
@@ -382,7 +382,7 @@ def test_what_fails_to_be_collected_fails_no_task(
     def fail(*_: Any) -> Any:
         raise failure
 
-    monkeypatch.setattr("airflow_delta.operators.lineage.is_openlineage_enabled", lambda: True)
+    monkeypatch.setattr("airflow_delta.operators.lineage.task.is_openlineage_enabled", lambda: True)
     monkeypatch.setattr("airflow_delta.hooks.lineage.columns.TableColumns.add", fail)
     task = CLASSES["VacuumOperator"](task_id="task", table_uri=SALES)
     result = {"table_uri": SALES, "version": 3}

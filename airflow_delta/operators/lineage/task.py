@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from airflow_delta.hooks.bounded_call import BoundedCall
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.lineage.datasets import Lineage
-from airflow_delta.operators.lineage_rules import Result, reads_table
+from airflow_delta.operators.lineage.rules import Result, reads_table
 from airflow_delta.version_compat import (
     AirflowSkipException,
     AirflowTaskTimeout,
@@ -46,7 +46,7 @@ class LineageTask(BaseOperator):
     """The commits of earlier tries that a retry has found in the log, where its result may lack them."""
 
     def datasets(self, result: Result, /) -> Lineage:
-        """The datasets that the task reads and writes; see `airflow_delta.operators.lineage_rules`.
+        """The datasets that the task reads and writes; see `airflow_delta.operators.lineage.rules`.
 
         :param result: the task's result; None before its end, and if it failed.
         """

@@ -27,7 +27,7 @@ from airflow_delta.hooks.lineage.datasets import (
     StateChange,
     WrittenData,
 )
-from airflow_delta.operators.written_data import Result, written_data
+from airflow_delta.operators.lineage.written_data import Result, written_data
 
 __all__ = [
     "Result",

@@ -1,0 +1,1 @@
+"""Report the datasets of tasks to OpenLineage."""
