@@ -2,6 +2,9 @@
 
 A condition must have the same result each time that it is evaluated for the same row or pair of rows. A new
 value may differ each time, because it is evaluated once.
+
+Expressions are evaluated for rows that also have columns of our own, such as the locations of rows. So a
+``*`` in one would stand for these, too; Delta Spark refuses it as well.
 """
 
 from __future__ import annotations
@@ -13,7 +16,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.reader.catalyst import Tree, condition_text, is_repeatable, kind
+from airflow_delta.spark.reader.catalyst import (
+    Tree,
+    condition_text,
+    has_star,
+    is_repeatable,
+    kind,
+)
 
 __all__ = ["check_repeatable", "check_values", "condition_column", "condition_sql"]
 
@@ -63,12 +72,15 @@ def check_repeatable(
 
     Raises:
         InvalidArgumentError: Spark can't resolve it, it isn't the same for a row each time, or it has a
-            subquery.
+            subquery or a ``*``.
     """
     try:
-        plan = rows.where(condition_column(condition))._jdf.queryExecution().analyzed()  # noqa: SLF001
+        execution = rows.where(condition_column(condition))._jdf.queryExecution()  # noqa: SLF001
     except AnalysisException as error:
         raise _unresolved(what, of, error, table) from error
+    if has_star(execution.logical().condition(), condition_text(condition)):
+        raise _with_star(what, table)
+    plan = execution.analyzed()
     if not is_repeatable(plan.condition(), rows.sparkSession):
         raise InvalidArgumentError(
             f"{what} has a subquery, or isn't the same for a row each time it is evaluated: use columns "
@@ -88,8 +100,12 @@ def check_values(rows: DataFrame, values: Mapping[str, Column], of: str, *, tabl
         table: the table's location, for errors.
 
     Raises:
-        InvalidArgumentError: Spark can't resolve one, or it isn't one value for each row by itself.
+        InvalidArgumentError: Spark can't resolve one, it isn't one value for each row by itself, or it has
+            a ``*``.
     """
+    for what, value in values.items():
+        if _names_all(rows, value):
+            raise _with_star(what, table)
     try:
         if _are_values(rows, list(values.values())):
             return
@@ -115,6 +131,26 @@ def _are_values(rows: DataFrame, columns: Sequence[Column]) -> bool:
     given = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
     # An aggregate, a window or a generator becomes a node of the plan.
     return kind(plan) == "Project" and kind(plan.child()) == kind(given)
+
+
+def _names_all(rows: DataFrame, value: Column) -> bool:
+    """Whether a value names columns by ``*``."""
+    text = condition_text(value)
+    if "*" not in text:
+        return False
+    try:
+        plan = rows.select(value.alias("value"))._jdf.queryExecution().logical()  # noqa: SLF001
+    except AnalysisException:
+        return False  # The error of Spark says more.
+    return has_star(plan.projectList().apply(0), text)
+
+
+def _with_star(what: str, table: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{what} has a *, which would also stand for the columns by which changed rows are found: name the "
+        "columns that are meant",
+        table=table,
+    )
 
 
 def _unresolved(what: str, of: str, error: AnalysisException, table: str) -> InvalidArgumentError:

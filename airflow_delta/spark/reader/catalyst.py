@@ -15,6 +15,7 @@ __all__ = [
     "column_of",
     "condition_text",
     "conjuncts",
+    "has_star",
     "is_fixed",
     "is_repeatable",
     "kind",
@@ -109,6 +110,24 @@ def is_fixed(part: Tree, spark: SparkSession) -> bool:
     pattern = catalyst(spark).trees.TreePattern
     changing = (pattern.CURRENT_LIKE(), pattern.PLAN_EXPRESSION(), pattern.PYTHON_UDF())
     return part.deterministic() and not any(map(part.containsPattern, changing))
+
+
+def has_star(part: Tree, text: str) -> bool:
+    """Whether an expression that isn't resolved yet names columns by ``*``, as in ``struct(*)``.
+
+    Args:
+        part: the expression.
+        text: its text, which has a ``*`` then; others aren't looked through.
+    """
+    stack = [part] if "*" in text else []
+    while stack:
+        node = stack.pop()
+        # Also those with EXCEPT or REPLACE, and patterns of names where the session allows them.
+        if "Star" in kind(node) or (kind(node) == "UnresolvedRegex" and "*" in node.regexPattern()):
+            return True
+        children = node.children()
+        stack += [children.apply(i) for i in range(children.size())]
+    return False
 
 
 def kind(node: Tree) -> str:

@@ -252,6 +252,15 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "chance": ({"v": 1}, "rand() > 0.5", "isn't the same for a row each time"),
     "a subquery": ({"v": 1}, "id IN (SELECT 1)", "has a subquery"),
     "an aggregate as a condition": ({"v": 1}, "sum(v) > 1", "can't resolve the condition"),
+    "all columns": ({"v": "hash(*)"}, None, r"the new value of v has a \*"),
+    "all columns inside": (
+        {"v": "v * length(to_json(struct(*)))"},
+        None,
+        r"new value of v has a \*",
+    ),
+    "all columns but one": ({"v": "hash(* EXCEPT (id))"}, None, "the new value of v"),
+    "all columns in a condition": ({"v": 1}, "xxhash64(*) = 1", r"xxhash64\(\*\) = 1 has a \*"),
+    "all columns inside a condition": ({"v": 1}, "v + hash(*) IS NULL", r"has a \*"),
 }
 
 
@@ -261,7 +270,17 @@ def test_updates_that_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     for name, (values, condition, message) in REFUSED.items():
         with pytest.raises(InvalidArgumentError, match=message):
             pytest.fail(f"{name}: {update(spark, str(tmp_path), values, condition)}")
+    for values, condition in [
+        ({"v": F.hash(F.struct("*"))}, None),
+        ({"v": 1}, F.hash(F.struct("*")) == 1),
+    ]:
+        with pytest.raises(InvalidArgumentError, match=r"has a \*"):
+            update(spark, str(tmp_path), values, condition)
+    with pytest.raises(InvalidArgumentError, match=r"has a \*"):
+        delete(spark, str(tmp_path), "xxhash64(*) = xxhash64(1, 2)")
     assert DeltaTable(str(tmp_path)).latest_version() == 0
+    # A product is none.
+    assert update(spark, str(tmp_path), {"v": "v * 2"}, "id * 1 = 1").num_updated_rows == 1
 
 
 def test_tables_and_columns_that_nobody_may_update(spark: SparkSession, tmp_path: Path) -> None:

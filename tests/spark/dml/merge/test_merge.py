@@ -324,6 +324,13 @@ REFUSED: dict[str, tuple[list[tuple[str, ...]], str]] = {
     "an aggregate": ([("matched_delete", "sum(source.v) > 1")], "can't resolve the condition"),
     "an unknown column": ([("not_matched_by_source_delete", "nope = 1")], "UNRESOLVED_COLUMN"),
     "no SQL": ([("matched_delete", "1 +")], "PARSE_SYNTAX_ERROR"),
+    "all columns of the source": ([("matched_delete", "hash(source.*) = 1")], r"has a \*"),
+    "all columns of the table": (
+        [("matched_update_all", "xxhash64(target.*) <> xxhash64(source.*)")],
+        r"has a \*",
+    ),
+    "all columns of new rows": ([("not_matched_insert_all", "hash(*) = 1")], r"has a \*"),
+    "all columns of other rows": ([("not_matched_by_source_delete", "hash(*) = 1")], r"has a \*"),
 }
 
 
@@ -339,6 +346,7 @@ def test_merges_that_are_refused(spark: SparkSession, numbers: Path) -> None:
     for values, message in [
         ({"nope": 1}, "'nope': the table has no such column"),
         ({"v": "max(source.v)"}, "the new value of v isn't one value"),
+        ({"v": "hash(source.*)"}, r"the new value of v has a \*"),
         ({"v": "row_number() OVER (ORDER BY source.v)"}, "the new value of v isn't one value"),
     ]:
         with pytest.raises(InvalidArgumentError, match=message):

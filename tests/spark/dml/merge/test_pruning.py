@@ -177,6 +177,7 @@ def test_padded_texts(spark: SparkSession, store: RowStore, tmp_path: Path) -> N
         ("target.id + 1", "can't resolve the condition"),
         ("target.id = source.id AND rand() < 2", "expects a deterministic expression"),
         ("target.id IN (SELECT 1)", "has a subquery"),
+        ("xxhash64(target.*) = xxhash64(source.*)", "can't resolve the condition"),
         ("id = 1", "AMBIGUOUS_REFERENCE"),
     ],
 )
