@@ -63,6 +63,7 @@ VALUES: dict[str, dict[str | None, Any]] = {
     },
     "timestamp_ntz": {
         "2024-01-01 00:00:00": datetime(2024, 1, 1),
+        "2024-01-01": datetime(2024, 1, 1),
         "2024-01-01T00:00:00Z": NO_VALUE,
     },
     "boolean": {None: None, "true": True, "TRUE": True, "false": False, "1": NO_VALUE},

@@ -5,6 +5,7 @@ for every type, even for strings. A text that is no value of its type is an erro
 the rows of the file into another partition. One value has several texts, so values are compared typed.
 
 A timestamp without a time zone is in UTC. Newer writers add a zone, as in ``1970-01-01T00:00:00.123456Z``.
+If the column's type is widened, older files keep their texts, so a text of a narrower type is read too.
 ``__HIVE_DEFAULT_PARTITION__`` only means null in directory names; here it is an ordinary string.
 
 PROTOCOL.md, "Partition Value Serialization".
@@ -16,7 +17,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, TypeAlias
 
@@ -158,6 +159,8 @@ def _parse_date(text: str) -> date:
 
 
 def _parse_timestamp_ntz(text: str) -> datetime:
+    if _DATE.fullmatch(text) is not None:  # a file from before a date was widened
+        return datetime.combine(_parse_date(text), time())
     match = _TIMESTAMP.fullmatch(text)
     if match is None or match["zone"]:
         raise ValueError(text)
@@ -331,7 +334,7 @@ _EXPECTED: Mapping[str, str] = {
     "boolean": "true or false",
     "date": "year-month-day",
     "timestamp": "year-month-day hour:minute:second, with up to 6 decimals and an optional zone",
-    "timestamp_ntz": "year-month-day hour:minute:second, with up to 6 decimals and no zone",
+    "timestamp_ntz": "year-month-day, alone or with hour:minute:second, up to 6 decimals, and no zone",
     "binary": "text whose UTF-8 bytes are the value",
 }
 

@@ -82,6 +82,7 @@ READ_ONLY = [
     ("1.0E10", DOUBLE, 1e10),
     (".5", DOUBLE, 0.5),
     ("5.", DOUBLE, 5.0),
+    ("-5", DOUBLE, -5.0),
     ("nan", FLOAT, math.nan),
     ("inf", DOUBLE, math.inf),
     ("0.1", FLOAT, struct.unpack("<f", struct.pack("<f", 0.1))[0]),
@@ -97,6 +98,9 @@ READ_ONLY = [
     ("2024-01-01 00:00:00+05:30", TIMESTAMP, datetime(2023, 12, 31, 18, 30, tzinfo=UTC)),
     ("2024-01-01T00:00:00-0800", TIMESTAMP, datetime(2024, 1, 1, 8, tzinfo=UTC)),
     ("2024-01-01T00:00:00", TIMESTAMP_NTZ, datetime(2024, 1, 1)),
+    # Of files from before a date was widened, as are whole numbers above for doubles and decimals.
+    ("2024-01-01", TIMESTAMP_NTZ, datetime(2024, 1, 1)),
+    ("0001-1-2", TIMESTAMP_NTZ, datetime(1, 1, 2)),
 ]
 
 
@@ -162,6 +166,8 @@ def test_what_would_be_empty_text_is_written_as_null() -> None:
         ("2024-01-01 00:00:00+25:00", TIMESTAMP),
         ("0001-01-01 00:00:00+01:00", TIMESTAMP),
         ("2024-01-01 00:00:00Z", TIMESTAMP_NTZ),
+        ("2024-02-30", TIMESTAMP_NTZ),
+        ("2024-01", TIMESTAMP_NTZ),
         ("\ud800", BINARY),
     ],
 )

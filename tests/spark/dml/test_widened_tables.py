@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,18 @@ from airflow_delta.engine.model.schema import (
     StructField,
     StructType,
 )
-from airflow_delta.spark import delete, merge, read_changes, update, write
+from airflow_delta.spark import (
+    delete,
+    merge,
+    optimize,
+    read_changes,
+    read_snapshot,
+    update,
+    write,
+)
 from tests.deep import deep_but_for
 from tests.spark.dml.tables import rows_in
+from tests.widened_partitions import CHANGES, FIRST, SECOND, make_table, row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +86,59 @@ def test_a_widened_table(spark: SparkSession, tmp_path: Path, *, has_vectors: bo
         ]
     )
     assert not [f for f in table.check(depth="files").findings if f.severity != "info"]
+
+
+def partitions(spark: SparkSession, path: Path) -> dict[int, list[object]]:
+    """The values of the partition columns of each row, by its id."""
+    return {id_: values for id_, *values in read_snapshot(spark, str(path)).collect()}
+
+
+def test_a_table_with_widened_partition_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """Files of before keep the texts of the narrower types; each column has to equal its wider value."""
+    table = make_table(tmp_path)
+    first, second = ([*row(partition).values()] for partition in (FIRST, SECOND))
+    assert partitions(spark, tmp_path) == {0: first, 1: first, 2: second, 3: second}
+    rows = read_snapshot(spark, str(tmp_path))
+    same = rows.where("id = 0").drop("id")
+    wanted = " AND ".join(
+        f"{name} = TIMESTAMP_NTZ'{value}'" if isinstance(value, datetime) else f"{name} = {value}"
+        for name, value in row(FIRST).items()
+    )
+    found = read_snapshot(spark, str(tmp_path), predicate=wanted).select("id").collect()
+    assert {each.id for each in found} == {0, 1}
+
+    all_equal = " AND ".join(f"target.{name} = source.{name}" for name in CHANGES)
+    done = merge(spark, str(tmp_path), same, all_equal).when_matched_update(
+        {"id": "target.id + 10"}
+    )
+    assert done.execute().num_updated_rows == 2
+    day = "date_timestamp_ntz"
+    assert update(spark, str(tmp_path), {"id": "id + 10"}, f"{day} < '1970-01-01'").num_updated_rows
+    assert partitions(spark, tmp_path) == {10: first, 11: first, 12: second, 13: second}
+    assert not [f for f in table.check(depth="files").findings if f.severity == "error"]
+
+
+def test_files_of_before_and_after_are_one_partition(spark: SparkSession, tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    widened = table.latest_version()
+    first, second = ([*row(partition).values()] for partition in (FIRST, SECOND))
+    rows = read_snapshot(spark, str(tmp_path))
+    new = rows.where("id = 0").selectExpr("id + 20 AS id", *CHANGES)
+    done = optimize(spark, str(tmp_path))
+    assert (done.num_removed, done.num_added) == (4, 2)
+    assert partitions(spark, tmp_path) == {0: first, 1: first, 2: second, 3: second}
+
+    table.restore(widened)
+    write(new, str(tmp_path), "overwrite", partition_overwrite="dynamic")
+    assert partitions(spark, tmp_path) == {20: first, 2: second, 3: second}
+    table.restore(widened)
+    condition = "date_timestamp_ntz = TIMESTAMP_NTZ'2024-01-01 00:00:00'"
+    write(new, str(tmp_path), "overwrite", replace_where=condition)
+    assert partitions(spark, tmp_path) == {20: first, 2: second, 3: second}
+    table.restore(widened)
+    positive = " AND ".join(f"{name} > 0" for name in CHANGES if not name.startswith("date"))
+    assert delete(spark, str(tmp_path), f"{condition} AND {positive}").num_deleted_rows == 2
+    assert partitions(spark, tmp_path) == {2: second, 3: second}
 
 
 IDENTITY = {
