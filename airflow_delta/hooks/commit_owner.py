@@ -70,7 +70,7 @@ _FOR_AIRFLOW = frozenset(
 )
 _URL_VARIABLE = "AIRFLOW_DELTA_COMMIT_OWNER_URL"
 """``URL_VARIABLE`` of `airflow_delta.engine.commit.sql.owner`, which isn't imported with this module."""
-_WITHOUT_OWNER = "until the next try a managed table has no commit owner: %s"
+_WITHOUT_OWNER = "until it is opened again a managed table has no commit owner: %s"
 _SECRET_PARAMETERS = ("password", "sslpassword")
 
 
@@ -89,6 +89,8 @@ class CommitOwnerHook(BaseHook):
     def __init__(self, commit_owner_conn_id: str | None = None) -> None:
         super().__init__()
         self.commit_owner_conn_id = commit_owner_conn_id or None
+        self.is_unknown = False
+        """Whether `url` has found no connection because a secrets backend of Airflow has failed."""
 
     def url(self) -> str | None:
         """The database as a SQLAlchemy URL, with secrets masked in all logs; None without a connection.
@@ -102,8 +104,9 @@ class CommitOwnerHook(BaseHook):
         except Exception as error:
             if self._is_needed():
                 raise
-            self.log.info(_WITHOUT_OWNER, error)
+            self._go_on_without(error)
             return None
+        self.is_unknown = False
         if connection is None:
             self._check_not_named()
             return None
@@ -119,8 +122,9 @@ class CommitOwnerHook(BaseHook):
         except Exception as error:
             if self._is_needed():
                 raise
-            self.log.info(_WITHOUT_OWNER, error)
+            self._go_on_without(error)
             return None
+        self.is_unknown = False
         if connection is None:
             self._check_not_named()
             return None
@@ -154,6 +158,10 @@ class CommitOwnerHook(BaseHook):
         refuses to write. All others aren't affected.
         """
         return self.commit_owner_conn_id is not None or _URL_VARIABLE in os.environ
+
+    def _go_on_without(self, error: Exception) -> None:
+        self.is_unknown = True
+        self.log.info(_WITHOUT_OWNER, error)
 
     def _check_not_named(self) -> None:
         """Raise an error if a connection was named; only the default connection may be missing."""

@@ -82,11 +82,7 @@ def triggering_versions(
             newest[uri] = earlier[uri]
         else:
             newest[uri] = hook.table(uri).latest_version()
-            hook.log.info(
-                "no event with a version of %s has started this run: take the newest, %s",
-                uri,
-                newest[uri],
-            )
+            log_newest(hook.log, context, uri)
     if state is not None and newest != earlier:
         state.set(_SEVERAL_KEY, newest)
     return {**versions, **newest}

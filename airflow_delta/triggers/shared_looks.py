@@ -25,8 +25,9 @@ class SharedLook:
 class SharedLooks(SharedStreamProducer):
     """Yields the looks of a poll, and learns from Airflow when each is settled.
 
-    Airflow settles the looks of a poll in their order. A watcher whose event it can't store, it stops with
-    an error. So whatever the outcome of a look, the events of a watcher that still runs are stored.
+    Airflow settles the looks of a poll in their order. A watcher whose event it can't store gets an error
+    instead of the next look. So whatever the outcome of a look, the events of a watcher that gets later
+    looks are stored.
 
     :param newest: the results of the poll.
     """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 __all__ = ["OpenedTable"]
+
+_WITHOUT_OWNER_SECONDS = 600.0
+"""So long a table is kept that was opened while nobody could say whether it has a commit owner."""
 
 _ResultT = TypeVar("_ResultT")
 
@@ -34,6 +38,7 @@ class OpenedTable(Generic[_ResultT]):
         self._table_uri = table_uri
         self._hook_arguments = (delta_conn_id, commit_owner_conn_id, allowed_outside)
         self._table: Any = None
+        self._kept_until: float | None = None
 
     @property
     def is_open(self) -> bool:
@@ -47,7 +52,8 @@ class OpenedTable(Generic[_ResultT]):
         :raises TableFailure: a connection can't be converted.
         :raises DeltaError: the table can't be read.
         """
-        if self._table is None:
+        is_over = self._kept_until is not None and time.monotonic() >= self._kept_until
+        if self._table is None or is_over:
             self._table = self._open()
         return self._look(self._table)
 
@@ -57,4 +63,7 @@ class OpenedTable(Generic[_ResultT]):
 
         hook = DeltaHook(*self._hook_arguments)
         hook.collects_lineage = False
-        return hook.table(self._table_uri)
+        table = hook.table(self._table_uri)
+        is_unknown = hook.commit_owner.is_unknown
+        self._kept_until = time.monotonic() + _WITHOUT_OWNER_SECONDS if is_unknown else None
+        return table

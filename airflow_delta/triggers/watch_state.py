@@ -22,6 +22,7 @@ from airflow_delta.triggers.blocking_calls import BlockingCalls
 from airflow_delta.triggers.shared_looks import SharedLook
 from airflow_delta.version_compat import (
     asset_states,
+    conf,
     find_variables,
     is_inactive_asset,
     set_variable,
@@ -35,8 +36,7 @@ WANTED = "new versions"
 """What a watcher waits for, in words."""
 
 _TAKE_SECONDS = 60.0
-"""So long a watcher waits for a comparison before it goes on to the next look. Airflow stops a watcher that
-isn't done with a look after five minutes (``[triggerer] shared_stream_ack_timeout``)."""
+"""So long a watcher waits for a comparison at most before the next look; see `_take_seconds`."""
 
 _LEFT_OUT_SECONDS = 900.0
 """So long nothing is stored for an asset that no DAG uses: Airflow logs an error for each try."""
@@ -88,7 +88,7 @@ class WatchState:
             if time.monotonic() < self._due:
                 return None
             self._taking = asyncio.ensure_future(self._take_safely(newest))
-            seconds = _TAKE_SECONDS
+            seconds = _take_seconds()
         await asyncio.wait([self._taking], timeout=seconds)
         if not self._taking.done():
             return None
@@ -205,6 +205,16 @@ class WatchState:
         if due:
             await self._store(due[-1])
             del self._unstored[: len(due)]
+
+
+def _take_seconds() -> float:
+    """How long a watcher waits for a comparison.
+
+    Airflow stops a watcher that isn't done with a look after a time, by default of five minutes. The next
+    looks wait meanwhile.
+    """
+    timeout = conf.getfloat("triggerer", "shared_stream_ack_timeout", fallback=300.0)
+    return min(_TAKE_SECONDS, timeout / 5)
 
 
 class _MarkStore:

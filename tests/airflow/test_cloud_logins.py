@@ -147,7 +147,12 @@ def log_in(tokens: Tokens, tmp_path: Path) -> LogIn:
         **connection: Any,
     ) -> dict[str, Any]:
         clouds = ("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_", "MSI_", "GCP_", "AIRFLOW_CONN_")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(clouds)}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            # The server of the test isn't behind a proxy.
+            if not name.startswith(clouds) and not name.lower().endswith("_proxy")
+        }
         variables = {
             **kept,
             "HOME": str(tmp_path),  # without a profile of whoever runs the tests

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +27,8 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import is_permanent
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.sensors.table_version import TableVersionSensor
+from airflow_delta.triggers import table_opening
+from airflow_delta.triggers.table_opening import OpenedTable
 from airflow_delta.triggers.table_version import TableVersionTrigger
 from airflow_delta.version_compat import AirflowNotFoundException, Connection
 from tests.airflow.managed_tables import hand_over
@@ -258,3 +262,17 @@ def test_another_database_does_not_become_the_owner_while_its_connection_is_unkn
         DeltaHook().table(str(sales))
     with pytest.raises(StorageError, match=message):
         asyncio.run(DeltaHook().table_async(str(sales)))
+
+
+def test_a_trigger_opens_a_table_again_whose_owner_was_unknown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened = OpenedTable(lambda table: table, str(tmp_path), None, None)
+    use_backends(monkeypatch, Vault(DOWN))
+    first = opened.look()
+    assert opened.look() is first
+    use_backends(monkeypatch, Vault(None))
+    monkeypatch.setattr(table_opening, "time", SimpleNamespace(monotonic=lambda: math.inf))
+    again = opened.look()
+    assert again is not first
+    assert opened.look() is again

@@ -84,7 +84,8 @@ class Supervisor:
                 response = VariableKeysResult(keys=[], total_entries=0)
             else:
                 response = AssetStateStoreResult(value=None)
-            answer.set_result(response)
+            if not answer.done():
+                answer.set_result(response)
             for entry in events:
                 self.steps.append(("event", entry.event.payload["version"]))
                 self._persisted.append(entry.persist_seq)

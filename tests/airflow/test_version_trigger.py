@@ -143,15 +143,17 @@ def test_a_watcher_that_airflow_hardly_answers_lets_the_looks_of_others_go_on(
             return await aget(key, default)
 
         monkeypatch.setattr(store, "aget", slow)
-        manager = SharedStreamManager(ack_timeout=0.5)
+        manager = SharedStreamManager(ack_timeout=4.0)
         trigger = watcher(table, states)
         looks = manager.subscribe(trigger_id=1, trigger=trigger, key=trigger.shared_stream_key())
         first = asyncio.ensure_future(next_range(trigger.filter_shared_stream(looks)))
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(5.0)
         assert not first.done()
         assert len(asked) == 1
         answers.set()
-        while not store.sets:
+        for _ in range(2000):
+            if store.sets:
+                break
             await asyncio.sleep(0.01)
         table.commit()
         assert await first == (0, 1)

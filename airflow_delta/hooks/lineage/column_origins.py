@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidTableError
@@ -38,13 +39,16 @@ _SQL_WORDS = frozenset(
     all and any asc between both by case cast collate cross current_catalog current_database
     current_date current_schema current_time current_timestamp current_user day dayofweek dayofyear days
     desc distinct div else end escape exists false filter first for hour hours ignore ilike in interval
-    is last leading like local localtimestamp microsecond microseconds millisecond milliseconds minute
+    is json last leading like local localtimestamp microsecond microseconds millisecond milliseconds minute
     minutes month months nan nanosecond nanoseconds not null nulls on or order partition quarter
     quarters regexp respect rlike rows second seconds session_user some then time timestamp to trailing
     true unknown user week weeks when where with within without year years zone
     """.split()  # noqa: SIM905 - a list of so many would fill a screen
 )
 """Words that stand in expressions without being columns."""
+
+
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`|--[^\n]*|\w+|[^\s\w]")
 
 
 class _UncertainError(Exception):
@@ -148,7 +152,7 @@ def _origins(
         return {ColumnOrigin(path[0], changes.source.uri, value.name, is_unchanged)}
     if not isinstance(value, str) or value.strip().upper() == "DEFAULT":
         return set()
-    if _UNCERTAIN.search(value):
+    if _UNCERTAIN.search(value) or _has_alias(value):
         raise _UncertainError
     named = _Named(clause, table, changes)
     found = {found for name in columns_in_sql(value) if (found := named.column(name)) is not None}
@@ -156,6 +160,16 @@ def _origins(
         one.type == _type(table.columns, path[0]) and _is_name(value, one.name) for one in found
     )
     return {ColumnOrigin(path[0], one.uri, one.origin, is_unchanged) for one in found}
+
+
+def _has_alias(expression: str) -> bool:
+    """Whether a name may follow another one, as in ``struct(id number)``, where it is no column."""
+    tokens = [token.lower() for token in _TOKEN.findall(expression)]
+    return any(_is_any_name(first) and _is_any_name(second) for first, second in pairwise(tokens))
+
+
+def _is_any_name(token: str) -> bool:
+    return token not in _SQL_WORDS | {"as"} and (token[0] in "`_" or token[0].isalnum())
 
 
 @dataclass(frozen=True, slots=True)

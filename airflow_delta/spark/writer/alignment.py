@@ -241,10 +241,8 @@ def _check_without_columns(value: Column, rule: str, *, table: str) -> None:
 
     The rows may have columns of the names in it, which aren't meant.
     """
-    session = SparkSession.getActiveSession()
-    assert session is not None, "the rows have one"
     try:
-        session.range(1).select().select(value)
+        SparkSession.active().range(1).select().select(value)
     except AnalysisException as error:
         raise unresolved_rule(rule, error, table=table) from error
 

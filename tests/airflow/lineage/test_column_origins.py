@@ -88,6 +88,8 @@ def updated(value: Any, column: str = "id") -> list[str] | None:
         ("extract(id FROM Total)", None),
         ("(SELECT max(id) FROM other)", None),
         ("id COLLATE total", None),
+        ("struct(id total)", None),
+        ("struct('a b', id AS other)", ["table.id*"]),
         ("struct( *)", None),
         ("to_json(struct(id, *))", None),
     ],

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -612,8 +613,13 @@ def test_a_default_may_be_a_function_without_parentheses(
     default = {"CURRENT_DEFAULT": "current_date"}
     columns = (StructField("a", INTEGER), StructField("b", DATE, metadata=default))
     DeltaTable.create(str(tmp_path), StructType(columns))
-    write(spark.sql("SELECT 1 AS a"), str(tmp_path))
-    assert [row["b"] is None for row in read_snapshot(spark, str(tmp_path)).collect()] == [False]
+    rows = spark.sql("SELECT 1 AS a")
+    write(rows, str(tmp_path))
+    # For Spark another thread has no session of its own.
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(write, rows, str(tmp_path)).result()
+    found = read_snapshot(spark, str(tmp_path)).collect()
+    assert [row["b"] is None for row in found] == [False, False]
 
 
 def test_a_generated_map_is_computed_but_not_given(spark: SparkSession, tmp_path: Path) -> None:
