@@ -8,7 +8,7 @@ Spec: PROTOCOL.md, "Generated Columns", "Default Columns".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.features.schema_walk import SchemaPath
-from airflow_delta.engine.model.schema import DataType, StructField, StructType
+from airflow_delta.engine.model.schema import STRING, DataType, StructField, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark.dml.assignments import Assignments, MissingMembers
+from airflow_delta.spark.reader.char_columns import char_columns, has_char, padded_column
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from airflow_delta.spark.rules.row_rules import GENERATION_EXPRESSION, without_empty
@@ -115,7 +116,8 @@ def assign(
         ),
         *(name for i in range(len(old.fields) if old else 0) if (name := f"{_OLD}{i}") not in keep),
     )
-    columns: list[Column | str] = [*map(quoted, keep), *assigner.columns(raw, old)]
+    chars = assigner.char_names(rows, old)
+    columns: list[Column | str] = [*map(quoted, keep), *assigner.columns(raw, old, chars)]
     new = select_resolved(raw, columns, assigner.defaults(old), table=target.table)
     return assigner.with_generated(new, computed_later)
 
@@ -138,8 +140,43 @@ class _Assigner:
             for index, value in enumerate(assignments.values.values()):
                 yield f"{_NEW}{number}_{index}", number, value
 
-    def columns(self, raw: DataFrame, old: StructType | None) -> list[Column]:
-        """The columns of the table. Generated columns that aren't assigned have no values yet."""
+    def char_names(self, rows: DataFrame, old: StructType | None) -> frozenset[str]:
+        """The ``CHAR`` columns of which some clause keeps the old value, or assigns a ``CHAR``.
+
+        Spark has padded such a value, so it must also pad the texts with which rules compare the column. A
+        column that only gets other texts is compared as it is, as in a write of these texts. So are members
+        of structs, because Spark doesn't pad what is compared with them.
+        """
+        fields = [f for f in self.target.schema if f.data_type == STRING and has_char(f.metadata)]
+        if not fields:
+            return frozenset()
+        given = char_columns(
+            rows.select([value.alias(alias) for alias, _, value in self.raw_values()])
+        )
+        found = {
+            path[0]
+            for number, assignments in self.clauses.items()
+            for i, path in enumerate(assignments.values)
+            if f"{_NEW}{number}_{i}" in given
+        }
+        found |= {
+            field.name
+            for field in fields
+            if old is not None
+            and field.name in old.names
+            # It is computed anew.
+            and GENERATION_EXPRESSION not in field.metadata
+            and not all(assignments.assigns(field.name) for assignments in self.clauses.values())
+        }
+        return frozenset(found).intersection(field.name for field in fields)
+
+    def columns(
+        self, raw: DataFrame, old: StructType | None, chars: Collection[str]
+    ) -> list[Column]:
+        """The columns of the table. Generated columns that aren't assigned have no values yet.
+
+        Those of ``chars`` are ``CHAR`` for Spark, see `char_names`.
+        """
         # Rules and generated columns compare texts byte by byte, whatever the collation of a value.
         given = {
             field.name: (without_collation(raw, field), field.data_type)
@@ -154,7 +191,12 @@ class _Assigner:
             former = None
             if old is not None and (i := index_of.get(field.name)) is not None:
                 former = (F.col(f"{_OLD}{i}"), old.fields[i].data_type)
-            found.append(self._value(field, given, former).alias(field.name))
+            value = self._value(field, given, former)
+            found.append(
+                padded_column(raw.sparkSession, value, field)
+                if field.name in chars
+                else value.alias(field.name)
+            )
         return found
 
     def defaults(self, old: StructType | None) -> dict[str, Column]:

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.schema import ArrayType, DataType, MapType, StructField, StructType
 
-__all__ = ["CHAR_METADATA", "has_char", "overlong_texts", "padded_column"]
+__all__ = ["CHAR_METADATA", "char_columns", "has_char", "overlong_texts", "padded_column"]
 
 CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key of the declared type."""
@@ -30,6 +30,15 @@ CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
 def has_char(metadata: Any) -> bool:
     """Whether a column with this metadata is a ``CHAR`` or contains one."""
     return "char(" in str(metadata.get(CHAR_METADATA, "")).replace("varchar(", "")
+
+
+def char_columns(rows: DataFrame) -> frozenset[str]:
+    """The names of the columns of rows that Spark takes for ``CHAR``, or for types that contain one.
+
+    Args:
+        rows: the rows.
+    """
+    return frozenset(field.name for field in rows.schema if has_char(field.metadata))
 
 
 def padded_column(spark: SparkSession, column: Column, field: StructField) -> Column:

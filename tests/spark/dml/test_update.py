@@ -18,7 +18,14 @@ from airflow_delta.engine.errors import (
     InvalidArgumentError,
     InvalidTableError,
 )
-from airflow_delta.engine.model.schema import INTEGER, LONG, STRING, StructField, StructType
+from airflow_delta.engine.model.schema import (
+    BOOLEAN,
+    INTEGER,
+    LONG,
+    STRING,
+    StructField,
+    StructType,
+)
 from airflow_delta.spark import delete, read_changes, read_snapshot, update, write
 from airflow_delta.spark.dml import rewritten_updates
 from airflow_delta.spark.dml.row_store import RowStore
@@ -37,6 +44,16 @@ GENERATED = StructType(
         StructField("id", LONG),
         StructField("twice", LONG, metadata={"delta.generationExpression": "id * 2"}),
         StructField("s", STRING, metadata={"CURRENT_DEFAULT": "concat('d', 1)"}),
+    )
+)
+
+_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+CHARS = StructType(
+    (
+        StructField("id", LONG),
+        StructField("s", STRING, metadata={_TYPE: "char(5)"}),
+        StructField("other", STRING, metadata={_TYPE: "char(3)"}),
+        StructField("is_ab", BOOLEAN, metadata={"delta.generationExpression": "s = 'ab'"}),
     )
 )
 
@@ -161,6 +178,33 @@ def test_copied_texts_are_not_padded(spark: SparkSession, tmp_path: Path) -> Non
     write(spark.sql("SELECT id, 'ab' AS s FROM range(2)").coalesce(1), str(tmp_path))
     update(spark, str(tmp_path), {"s": "'c'"}, "id = 0")
     assert table.snapshot().to_arrow(["s"], "id = 1")["s"].to_pylist() == ["ab"]
+
+
+@pytest.mark.parametrize("partition_by", [(), ("s",)], ids=["whole", "partitioned"])
+@pytest.mark.parametrize("properties", [{}, {**VECTORS, **FEED}], ids=["copies", "vectors"])
+def test_rules_of_char_columns(
+    spark: SparkSession,
+    tmp_path: Path,
+    properties: Mapping[str, str],
+    partition_by: Sequence[str],
+) -> None:
+    known = {"delta.constraints.known": "s IN ('ab', 'cd')"}
+    table = DeltaTable.create(
+        str(tmp_path), CHARS, partition_by=partition_by, properties={**known, **properties}
+    )
+    write(spark.sql("SELECT id, 'ab' AS s, 'cd' AS other FROM range(3)").coalesce(1), str(tmp_path))
+    update(spark, str(tmp_path), {"id": "7"}, "id = 1")
+    kept = (7, "ab   ", "cd ", True)
+    assert kept in rows_in(spark, tmp_path)
+    # Spark reads a shorter CHAR, padded.
+    update(spark, str(tmp_path), {"s": "other"}, "id = 2")
+    assigned = (2, "cd   ", "cd ", False)
+    assert rows_in(spark, tmp_path) == sorted([(0, "ab   ", "cd ", True), assigned, kept], key=str)
+    # Other texts are written and compared as they are.
+    update(spark, str(tmp_path), {"s": "'cd'"}, "id = 0")
+    assert table.snapshot().to_arrow(["s"], "id = 0")["s"].to_pylist() == ["cd"]
+    with pytest.raises(ConstraintViolationError, match="constraint known"):
+        update(spark, str(tmp_path), {"s": "'xy'"}, "id = 7")
 
 
 def test_a_file_with_other_rows_than_the_log_says(spark: SparkSession, tmp_path: Path) -> None:

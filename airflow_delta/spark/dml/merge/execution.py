@@ -56,6 +56,7 @@ from airflow_delta.spark.dml.new_versions import write_new_versions
 from airflow_delta.spark.dml.removed_rows import RemovedRows, remove_rows
 from airflow_delta.spark.dml.row_store import RowStore
 from airflow_delta.spark.dml.update import row_ids_of
+from airflow_delta.spark.reader.char_columns import char_columns
 from airflow_delta.spark.reader.columns import frame_schema, quoted
 from airflow_delta.spark.reader.snapshot_reader import LOCATION_ID, SnapshotReader
 from airflow_delta.spark.writer.alignment import AlignedRows
@@ -306,9 +307,11 @@ class _Staging:
         needs_feed = keeps_change_data(target) and bool(
             num_updated or staged.removed.num_added_files
         )
-        inserted_directory = new_files.new_directory() if needs_feed else None
-        if needs_feed:
-            # In separate directories: the change type of a row depends on the directory of its file.
+        apart = needs_feed or self._differ_in_chars(updated, inserted)
+        inserted_directory = new_files.new_directory() if apart else None
+        if apart:
+            # In separate directories: the change type of a row depends on the directory of its file, and
+            # Spark would take a column of all rows for a CHAR, or of none.
             self._write(updated, None, num_updated)
             self._write(None, inserted, staged.num_source_rows, inserted_directory)
         else:
@@ -338,6 +341,13 @@ class _Staging:
         if staged.num_inserted and inserted_directory:
             frames.append(written(spark, inserted_directory, "insert", target, new_files))
         return stage_changes(frames, target, new_files)
+
+    def _differ_in_chars(self, updated: DataFrame | None, inserted: DataFrame | None) -> bool:
+        """Whether Spark takes a column for a ``CHAR`` in only one kind of rows."""
+        if updated is None or inserted is None:
+            return False
+        names = self.target.schema.names
+        return bool((char_columns(updated) ^ char_columns(inserted)).intersection(names))
 
     def _write(
         self,

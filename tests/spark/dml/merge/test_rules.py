@@ -179,6 +179,46 @@ def test_rows_that_would_break_a_rule(spark: SparkSession, tmp_path: Path) -> No
     assert stored_bytes(spark) == 0
 
 
+@pytest.mark.parametrize("pads", ["true", "false"])
+@pytest.mark.parametrize("properties", [{}, FEED], ids=["plain", "feed"])
+def test_char_columns_that_some_clauses_keep(
+    spark: SparkSession, tmp_path: Path, properties: Mapping[str, str], pads: str
+) -> None:
+    schema = (
+        StructField("id", LONG),
+        StructField("s", STRING, metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(4)"}),
+        StructField("n", LONG),
+        StructField("is_ab", BOOLEAN, metadata={"delta.generationExpression": "s = 'ab'"}),
+    )
+    rules = {"delta.constraints.known": "s IN ('ab', 'cd') OR length(s) > 4", **properties}
+    table = DeltaTable.create(str(tmp_path), StructType(schema), properties=rules)
+    write(spark.sql("SELECT id, 'ab' AS s FROM range(3)").coalesce(1), str(tmp_path))
+    rows = spark.sql("SELECT id, 'cd' AS s FROM VALUES 1L, 2L, 7L AS t(id)")
+    begun = merge(spark, str(tmp_path), rows, "target.id = source.id")
+    spark.conf.set("spark.sql.readSideCharPadding", pads)
+    try:
+        (
+            begun.when_matched_update({"s": "source.s"}, "target.id = 1")
+            .when_matched_update({"n": "5"})
+            .when_not_matched_insert({"id": "id", "s": "s"})
+            .execute()
+        )
+        with pytest.raises(ConstraintViolationError, match="more characters than its type char"):
+            begun.when_matched_update({"s": "'ab   '"}, "target.id = 1").when_matched_update(
+                {"n": "6"}
+            ).execute()
+    finally:
+        spark.conf.unset("spark.sql.readSideCharPadding")
+    assert rows_in(spark, tmp_path) == [
+        (0, "ab  ", None, True),
+        (1, "cd  ", None, False),
+        (2, "ab  ", 5, True),
+        (7, "cd  ", None, False),
+    ]
+    # New rows are written as by an append.
+    assert table.snapshot().to_arrow(["s"], "id = 7")["s"].to_pylist() == ["cd"]
+
+
 def test_texts_with_a_collation_are_compared_byte_by_byte(
     spark: SparkSession, tmp_path: Path
 ) -> None:
