@@ -210,7 +210,7 @@ def test_an_outage_during_the_search_for_lineage_fails_no_task(
         raise StorageError("the store is down")
 
     monkeypatch.setattr(DeltaHook, "commits_of_task", fail)
-    for module in ("lineage", "table_commits"):
+    for module in ("lineage.task", "table_commits"):
         name = f"airflow_delta.operators.{module}.is_openlineage_enabled"
         monkeypatch.setattr(name, lambda: True)
     table = Table(days, lambda outlets, **given: EnableRowTrackingOperator(**given))
