@@ -80,7 +80,7 @@ def test_an_instant_has_many_texts() -> None:
     [
         ("long", "x"), ("long", "1e3"), ("decimal(10,1)", "1.15"), ("date", "2024-02-30"),
         ("timestamp", "2016-12-31 23:59:60"), ("boolean", "1"), ("long", "__HIVE_DEFAULT_PARTITION__"),
-        ("timestamp_ntz", "2024-01-01"),
+        ("timestamp_ntz", "2024-02-30"),
     ],
 )  # fmt: skip
 def test_a_text_that_is_no_value_keeps_its_file(type_: str, text: str) -> None:
