@@ -107,11 +107,13 @@ def assign(
         InvalidTableError: an expression of the table is no text, or Spark can't resolve it.
         InvalidArgumentError: Spark can't resolve it, and the session is case-sensitive. Facts: rule.
     """
-    assigner = _Assigner(clauses, target, clause, copies=copies)
+    # Each is made once: of hundreds of columns, the calls into the JVM take seconds.
+    applies = {number: F.col(clause) == number for number in clauses}
+    assigner = _Assigner(clauses, target, clause, applies, copies=copies)
     raw = rows.select(
         *(F.col(quoted(name)) for name in keep),
         *(
-            _when(clause, number, value).alias(alias)
+            F.when(applies[number], value).alias(alias)
             for alias, number, value in assigner.raw_values()
         ),
         *(name for i in range(len(old.fields) if old else 0) if (name := f"{_OLD}{i}") not in keep),
@@ -129,9 +131,20 @@ def old_names(schema: StructType) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Assigner:
+    """Makes the columns of `assign`.
+
+    Attributes:
+        clauses: see there.
+        target: see there.
+        clause: see there.
+        applies: for each clause, whether it is a row's.
+        copies: see there.
+    """
+
     clauses: Mapping[int, Assignments]
     target: WriteTarget
     clause: str
+    applies: Mapping[int, Column]
     copies: bool
 
     def raw_values(self) -> Iterator[tuple[str, int, Column]]:
@@ -217,7 +230,7 @@ class _Assigner:
         former: tuple[Column, DataType] | None,
     ) -> Column:
         """The value of a column, whatever the clause of the row."""
-        other = F.lit(None).cast(spark_type(field.data_type))
+        other = None
         if self.copies:
             assert former is not None
             other = Cast(self.target.table).column(*former, field.data_type, field.name)
@@ -226,9 +239,12 @@ class _Assigner:
         value = None
         for number, assignments in self.clauses.items():
             new = self._new_value(field, number, assignments, given, former)
-            applies = F.col(self.clause) == number
+            applies = self.applies[number]
             value = F.when(applies, new) if value is None else value.when(applies, new)
-        return other if value is None else value.otherwise(other)
+        if value is None:
+            return F.lit(None).cast(spark_type(field.data_type)) if other is None else other
+        # Without another value, it is null.
+        return value if other is None else value.otherwise(other)
 
     def _new_value(
         self,
@@ -371,7 +387,3 @@ def _member(
         if field.name.lower() == member.name.lower():
             return former[0].getField(field.name), field.data_type
     return None
-
-
-def _when(clause: str, number: int, value: Column) -> Column:
-    return F.when(F.col(clause) == number, value)

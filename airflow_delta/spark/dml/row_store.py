@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
+from airflow_delta.spark.reader.own_sessions import in_session, planned_quickly
 from airflow_delta.spark.runtime.java_errors import storage_errors
 
 if TYPE_CHECKING:
@@ -52,11 +53,11 @@ class RowStore:
         """
         with storage_errors(self.table, "read"):
             # With adaptive execution, this evaluates all but the last stage.
-            stored = rows.localCheckpoint(eager=False)
+            stored = planned_quickly(rows).localCheckpoint(eager=False)
             # Before the rows are evaluated, so that what an error leaves is released too.
             self._stored.append(stored)
             _rdd(stored).count()
-        return stored
+        return in_session(stored, rows.sparkSession)
 
 
 def stored_size(rows: DataFrame) -> int:

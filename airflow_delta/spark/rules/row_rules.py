@@ -38,8 +38,15 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
 from airflow_delta.engine.features.schema_walk import all_fields, all_types
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.model.schema import BINARY, STRING, MapType, StructField, StructType
-from airflow_delta.spark.reader.char_columns import overlong_texts
+from airflow_delta.engine.model.schema import (
+    BINARY,
+    STRING,
+    ArrayType,
+    MapType,
+    StructField,
+    StructType,
+)
+from airflow_delta.spark.reader.char_columns import CHAR_METADATA, overlong_texts
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.reader.snapshot_reader import OWN_PREFIX
 from airflow_delta.spark.rules.not_null import unwanted_nulls
@@ -126,12 +133,20 @@ def row_rules(
             for field in schema
             if field.name in generated_given and GENERATION_EXPRESSION in field.metadata
         ),
-        *(rule for field in schema for rule in _lengths(field, table)),
+        *(
+            rule
+            for field in schema
+            if CHAR_METADATA in field.metadata
+            for rule in _lengths(field, table)
+        ),
     )
 
 
 def _not_null(schema: StructType) -> Iterator[RowRule]:
     for field in schema:
+        if field.nullable and not isinstance(field.data_type, (StructType, ArrayType, MapType)):
+            # Without the calls into the JVM for the column, which add up if there are hundreds.
+            continue
         for name, has_null in unwanted_nulls(F.col(quoted(field.name)), field):
             message = f"the rows have a null in the column {name}, which is NOT NULL"
             yield RowRule(f"NOT NULL {name}", (name,), has_null, message)
