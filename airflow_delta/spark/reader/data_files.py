@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.model.paths import resolve
-from airflow_delta.spark.reader.own_sessions import planning_settings
+from airflow_delta.spark.reader.own_sessions import planned_quickly
 from airflow_delta.spark.runtime.locations import RENAMED_AT_ONCE
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def write_data_files(
     Raises:
         PySparkException: Spark's own errors.
     """
-    counted = Observation()
+    rows, counted = planned_quickly(rows), Observation()
     # Per-file statistics and the marks of identity columns come from the footers.
     options = {**committer_options(path), **_STATISTICS_OPTIONS, STATISTICS_SETTING: "true"}
     # At the end of the plan, so that the tasks that write the files count. Spark adds up the counts of the
@@ -133,9 +133,9 @@ def write_data_files(
         writer = writer.partitionBy(*partition_by)
     if compression is not None:
         writer = writer.option("compression", compression)
-    settings = {**WRITE_SETTINGS, **planning_settings(len(rows.columns))}
-    if part_size is not None:
-        settings[_PART_SIZE] = f"{part_size}b"
+    settings = (
+        WRITE_SETTINGS if part_size is None else {**WRITE_SETTINGS, _PART_SIZE: f"{part_size}b"}
+    )
     with _session_settings(rows.sparkSession, settings):
         writer.parquet(path)
     # Spark completes the observation before the write returns, also that of a plan without rows.

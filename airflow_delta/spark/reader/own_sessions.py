@@ -19,7 +19,7 @@ from airflow_delta.spark.reader.columns import FIELD_IDS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["exact_session", "in_session", "own_session", "planned_quickly", "planning_settings"]
+__all__ = ["exact_session", "in_session", "own_session", "planned_quickly"]
 
 _READ_SETTINGS = {
     "spark.sql.caseSensitive": "false",
@@ -89,11 +89,6 @@ def in_session(rows: DataFrame, spark: SparkSession) -> DataFrame:
     return DataFrame(frame, spark)
 
 
-def planning_settings(num_columns: int) -> Mapping[str, str]:
-    """The settings with which Spark plans rows of so many columns without taking minutes; may be none."""
-    return _PLANNING_SETTINGS if num_columns > _MANY_COLUMNS else {}
-
-
 def planned_quickly(rows: DataFrame) -> DataFrame:
     """The same rows, so that Spark doesn't take minutes to plan them if they have hundreds of columns.
 
@@ -101,5 +96,6 @@ def planned_quickly(rows: DataFrame) -> DataFrame:
         rows: the rows. If they have few columns, they are returned as they are; otherwise as a DataFrame of
             another session, with all settings of theirs but `_PLANNING_SETTINGS`.
     """
-    settings = planning_settings(len(rows.columns))
-    return in_session(rows, _copied_session(rows.sparkSession, settings)) if settings else rows
+    if len(rows.columns) <= _MANY_COLUMNS:
+        return rows
+    return in_session(rows, _copied_session(rows.sparkSession, _PLANNING_SETTINGS))
