@@ -47,8 +47,9 @@ class CheckpointOperator(JobTask):
     :param policy: the kind of checkpoint, ``classic`` or ``v2``; None: the table's property
         ``delta.checkpointPolicy``. (templated)
     :param if_needed: skip the task if there are fewer than ``delta.checkpointInterval`` commits since
-        the last checkpoint, and that can be opened; it isn't read completely then. Without ``if_needed``,
-        an existing checkpoint of the version is read completely, and replaced if it is damaged.
+        the last checkpoint, and this checkpoint can be opened; it isn't read completely. Without
+        ``if_needed``, an existing checkpoint of the version is read completely, and replaced if it is
+        damaged.
     :param backfill_first: first have the commit owner of a managed table backfill missing versions, so
         that the newest version is that of the table. Other tables ignore it.
     :param engine: ``local`` writes it in the worker, in bounded memory. ``spark`` submits a PySpark

@@ -39,7 +39,7 @@ class ConvertToDeltaOperator(TableTask):
     :param partition_schema: the types of the columns in the names of subdirectories, in the order of the
         table's partition columns: ``{"day": "date"}``, or ``["day:date"]``, or the JSON of such a list;
         None: no partition columns. (templated)
-    :param files: the files that shall be the table, as decoded paths below the directory: a list, or the
+    :param files: the files that become the table, as decoded paths below the directory: a list, or the
         JSON of one; None: all whose names don't begin with ``_`` or ``.``. (templated)
     :param properties: table properties, or the JSON of them. (templated)
     :param collect_statistics: make statistics from the footers.

@@ -63,8 +63,8 @@ class OptimizeOperator(JobTask):
     :param full: sort also what is sorted already; of a clustered table also what others have clustered.
         (templated)
     :param max_bytes: the most bytes of files to rewrite in this run; None for any number. (templated)
-    :param min_cube_size: of a clustered table: files that were clustered together stay if they have so many
-        bytes; None: 100 GiB. (templated)
+    :param min_cube_size: of a clustered table: files that were clustered together stay if they have at
+        least this many bytes; None: 100 GiB. (templated)
     :param dry_run: only report what would be rewritten, and which engine would do it; this never submits a
         job. (templated)
     :param engine: ``local`` rewrites files in the worker, in bounded memory. ``spark`` submits a PySpark

@@ -31,7 +31,7 @@ class RestoreOperator(TableTask):
     ``checkpoint`` and more: see the reference. The task's log has the same facts.
 
     :param table_uri: the table's path or URI. (templated)
-    :param version: the version to restore; or (templated)
+    :param version: the version to restore; give either this or ``timestamp``. (templated)
     :param timestamp: restore the newest version at this time: ISO-8601 with an offset, or epoch
         milliseconds. (templated)
     :param ignore_missing_files: don't check that the restored files exist. Missing files are added as well,
