@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
-from airflow_delta.spark import read_snapshot, write
+from airflow_delta.spark import merge, read_snapshot, write
 from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark
 from tests.spark.conftest import bag, rows_of
@@ -77,6 +78,30 @@ def test_columns_and_types_grow_as_with_delta_spark(
         delta_spark.sql(f"INSERT INTO delta.`{its}` BY NAME {rows}", settings=AUTO_MERGE)
         write(spark.sql(rows), str(ours), merge_schema=True)
     delta_spark.sql("SELECT 1", settings=NO_MERGE)
+    assert_alike(spark, delta_spark, ours, its)
+
+
+def test_partition_columns_get_wider_types(
+    spark: SparkSession, delta_spark: DeltaSpark, tmp_path: Path
+) -> None:
+    ours, its = tmp_path / "ours", tmp_path / "its"
+    delta_spark.sql(
+        f"CREATE TABLE delta.`{its}` (id INT, p INT, q DECIMAL(4,2)) USING delta "
+        "PARTITIONED BY (p, q) TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    )
+    delta_spark.sql(f"INSERT INTO delta.`{its}` VALUES (1, 1, 1.5), (2, NULL, NULL)")
+    shutil.copytree(its, ours)
+    rows = "SELECT 3 AS id, 3000000000L AS p, 123.456BD AS q"
+    delta_spark.sql(f"INSERT INTO delta.`{its}` BY NAME {rows}", settings=AUTO_MERGE)
+    write(spark.sql(rows), str(ours), merge_schema=True)
+    rows = "SELECT 1 AS id, 2 AS p, 0.1234BD AS q"
+    delta_spark.sql(
+        f"MERGE WITH SCHEMA EVOLUTION INTO delta.`{its}` AS t USING ({rows}) AS s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET *",
+        settings=NO_MERGE,
+    )
+    begun = merge(spark, str(ours), spark.sql(rows), "target.id = source.id", merge_schema=True)
+    begun.when_matched_update_all().execute()
     assert_alike(spark, delta_spark, ours, its)
 
 

@@ -162,8 +162,6 @@ def _with_type(
         old_type, new_type, for_iceberg=for_iceberg
     ):
         return schema
-    if path[0] in base.metadata.partition_columns:
-        return schema
     check_no_expressions(base.schema, base.properties, path, verb="given another type")
     preview = "typeWidening-preview" in supported and "typeWidening" not in supported
     return widen(
