@@ -184,9 +184,10 @@ def spellings(
     except ParseException:
         return
     dotted = tuple(str(parts.apply(i)) for i in range(parts.size()))
-    yield dotted
     if alias is not None and dotted[0].lower() == alias.lower():
+        # As in an expression, where it also comes before a struct of the same name.
         yield dotted[1:]
+    yield dotted
 
 
 def find_column(schema: StructType, path: SchemaPath) -> tuple[SchemaPath, StructField] | None:

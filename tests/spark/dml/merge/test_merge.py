@@ -290,6 +290,16 @@ def test_names_in_any_case_and_under_other_aliases(spark: SparkSession, tmp_path
     assert rows_in(spark, tmp_path) == [(1, "oldnew", 7, (6,)), (2, "new", 0, (8,))]
 
 
+def test_an_alias_comes_before_a_struct_of_its_name(spark: SparkSession, tmp_path: Path) -> None:
+    make(spark, tmp_path, "SELECT 1 AS id, 10 AS v, named_struct('v', 20, 'w', 30) AS target")
+    rows = spark.sql("SELECT 1 AS id, 5 AS v")
+    begun = merge(spark, str(tmp_path), rows, "target.id = source.id")
+    begun.when_matched_update(
+        {"target.v": "target.v + source.v", "target.target.v": "21", "target.w": "31"}
+    ).execute()
+    assert rows_in(spark, tmp_path) == [(1, 15, (21, 31))]
+
+
 def test_clauses_see_only_their_own_rows(spark: SparkSession, numbers: Path) -> None:
     """A clause for rows of one side may name their columns without an alias."""
     rows = source_of(spark, "(3L, 7), (30L, 8), (40L, 9)")
