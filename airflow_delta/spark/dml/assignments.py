@@ -151,6 +151,11 @@ def _value(value: Any, field: StructField, cast: Cast, argument: str) -> Column:
         if value.strip().upper() == "DEFAULT":
             return absent_value(field, cast)
         return F.expr(value)
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise InvalidArgumentError(
+            f"{argument}: the value of {field.name!r} needs more than 64 bits: give it as SQL, a text",
+            table=cast.table,
+        )
     if value is None or isinstance(value, bool | int | float):
         return F.lit(value)
     raise InvalidArgumentError(

@@ -11,6 +11,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.spark.dml.commit import begin_change, begin_once, commit_change, redone
 from airflow_delta.spark.dml.conditions import predicate_text
 from airflow_delta.spark.dml.deletion import Deletion, stage_deletion
+from airflow_delta.spark.dml.expressions import check_condition_type
 from airflow_delta.spark.writer.new_files import NewFiles
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def delete(
         PySparkException: Spark's other errors.
     """
     table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
+    check_condition_type("condition", condition, table=table.uri)
     return redone(lambda: _delete(spark, table, condition, txn, user_metadata))
 
 

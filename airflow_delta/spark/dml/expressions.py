@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.model.arguments import check_type
 from airflow_delta.spark.reader.catalyst import (
     Tree,
     condition_text,
@@ -24,7 +25,28 @@ from airflow_delta.spark.reader.catalyst import (
     kind,
 )
 
-__all__ = ["check_repeatable", "check_values", "condition_column", "condition_sql"]
+__all__ = [
+    "check_condition_type",
+    "check_repeatable",
+    "check_values",
+    "condition_column",
+    "condition_sql",
+]
+
+
+def check_condition_type(argument: str, condition: object, *, table: str) -> None:
+    """Check that a user's condition is one for Spark; None is one, too.
+
+    Args:
+        argument: the name of the user's argument, for errors.
+        condition: the condition.
+        table: the table's location, for errors.
+
+    Raises:
+        InvalidArgumentError: it is something else, such as a boolean.
+    """
+    kind = str | Column | None
+    check_type(argument, condition, kind, "a condition as a text or Column", table=table)
 
 
 def condition_column(condition: Column | str) -> Column:

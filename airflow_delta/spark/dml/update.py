@@ -30,6 +30,7 @@ from airflow_delta.spark.dml.change_files import changed, keeps_change_data, sta
 from airflow_delta.spark.dml.commit import begin_change, begin_once, commit_change, redone
 from airflow_delta.spark.dml.conditions import ChosenFiles, choose_files, predicate_text
 from airflow_delta.spark.dml.deletion import live_rows
+from airflow_delta.spark.dml.expressions import check_condition_type
 from airflow_delta.spark.dml.live_conditions import matching_rows
 from airflow_delta.spark.dml.matching import collect_rows
 from airflow_delta.spark.dml.new_values import (
@@ -144,6 +145,7 @@ def update(
         PySparkException: Spark's other errors.
     """
     table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
+    check_condition_type("condition", condition, table=table.uri)
     return redone(lambda: _Update(spark, table, set, condition, txn, user_metadata).run())
 
 

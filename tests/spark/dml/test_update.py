@@ -322,6 +322,13 @@ def test_updates_that_are_refused(spark: SparkSession, tmp_path: Path) -> None:
             update(spark, str(tmp_path), values, condition)
     with pytest.raises(InvalidArgumentError, match=r"has a \*"):
         delete(spark, str(tmp_path), "xxhash64(*) = xxhash64(1, 2)")
+    no_condition: Any = False
+    for change in (
+        lambda: update(spark, str(tmp_path), {"v": 1}, no_condition),
+        lambda: delete(spark, str(tmp_path), no_condition),
+    ):
+        with pytest.raises(InvalidArgumentError, match="condition: expected a condition as a text"):
+            change()
     assert DeltaTable(str(tmp_path)).latest_version() == 0
     # A product is none.
     assert update(spark, str(tmp_path), {"v": "v * 2"}, "id * 1 = 1").num_updated_rows == 1

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column
+
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.arguments import check_type
@@ -18,13 +20,14 @@ from airflow_delta.row_changes.clauses import (
     check_clauses,
 )
 from airflow_delta.spark.dml.commit import redone
+from airflow_delta.spark.dml.expressions import check_condition_type
 from airflow_delta.spark.dml.merge.execution import MergeAttempt
 from airflow_delta.spark.dml.merge.result import MergeResult
 from airflow_delta.spark.dml.merge.source import store_source
 from airflow_delta.spark.dml.row_store import RowStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import Self
 
     from airflow_delta.engine.commit.owner import CommitOwner
@@ -78,10 +81,11 @@ def merge(
         allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
-        InvalidArgumentError: the two names are the same, ``merge_schema`` is neither true nor false, or
-            ``txn`` can't be a transaction identifier.
+        InvalidArgumentError: the two names are the same, ``on`` is no condition, ``merge_schema`` is
+            neither true nor false, or ``txn`` can't be a transaction identifier.
     """
     table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
+    check_type("on", on, str | Column, "a condition as a text or Column", table=table.uri)
     check_type("merge_schema", merge_schema, bool, "true or false", table=table.uri)
     if txn is not None:
         check_txn(txn, table=table.uri)
@@ -193,7 +197,11 @@ class MergeBuilder:
 
         Args:
             clause: the clause.
+
+        Raises:
+            InvalidArgumentError: its condition is neither a text nor a Column.
         """
+        check_condition_type("condition", clause.condition, table=self._table.uri)
         return replace(self, _clauses=(*self._clauses, clause))
 
     def execute(self) -> MergeResult:

@@ -107,7 +107,8 @@ def store_source(
         table: the table of the merge.
 
     Raises:
-        InvalidArgumentError: it is no DataFrame, or has a column whose name begins with `OWN_PREFIX`.
+        InvalidArgumentError: it is no DataFrame, or a stream, or has a column whose name begins with
+            `OWN_PREFIX`.
         ConstraintViolationError: names of its columns differ in case alone.
         StorageError: Spark can't read a file of it.
         PySparkException: Spark's other errors.
@@ -115,6 +116,12 @@ def store_source(
     if not isinstance(source, DataFrame):
         raise InvalidArgumentError(
             f"source: expected a DataFrame of Spark, found {type(source).__name__}", table=table.uri
+        )
+    if source.isStreaming:
+        raise InvalidArgumentError(
+            "the source is a stream: merge its batches by foreachBatch of its writer, each with a txn of "
+            "its own",
+            table=table.uri,
         )
     if taken := [name for name in source.columns if name.lower().startswith(OWN_PREFIX)]:
         raise InvalidArgumentError(

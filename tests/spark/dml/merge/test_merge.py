@@ -355,6 +355,7 @@ def test_merges_that_are_refused(spark: SparkSession, numbers: Path) -> None:
             pytest.fail(f"{name}: {builder.execute()}")
     for values, message in [
         ({"nope": 1}, "'nope': the table has no such column"),
+        ({"v": 1 << 63}, "the value of 'v' needs more than 64 bits"),
         ({"v": "max(source.v)"}, "the new value of v isn't one value"),
         ({"v": "hash(source.*)"}, r"the new value of v has a \*"),
         ({"v": "row_number() OVER (ORDER BY source.v)"}, "the new value of v isn't one value"),
@@ -363,10 +364,16 @@ def test_merges_that_are_refused(spark: SparkSession, numbers: Path) -> None:
             begun.when_matched_update(values).execute()
         with pytest.raises(InvalidArgumentError, match=message):
             begun.when_not_matched_insert(values).execute()
+    no_condition: Any = True
+    with pytest.raises(InvalidArgumentError, match="on: expected a condition as a text or Column"):
+        merge(spark, str(numbers), rows, no_condition)
+    with pytest.raises(InvalidArgumentError, match="condition: expected a condition as a text"):
+        begun.when_matched_delete(no_condition)
     with pytest.raises(InvalidArgumentError, match="are both 'source'"):
         merge(spark, str(numbers), rows, "true", target_alias="source")
     for source, message in [
         ([(1, 2)], "expected a DataFrame of Spark, found list"),
+        (spark.readStream.format("rate").load(), "the source is a stream: merge its batches"),
         (spark.sql("SELECT 1 AS __Delta_x"), r"the source has the columns \['__Delta_x'\]"),
     ]:
         with pytest.raises(InvalidArgumentError, match=message):
