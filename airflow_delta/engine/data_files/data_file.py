@@ -22,6 +22,7 @@ from airflow_delta.engine.arrow.memory_pool import decoding_pool
 from airflow_delta.engine.data_files.batch_sizes import first_rows, most_bytes, next_rows
 from airflow_delta.engine.data_files.hybrid_calendar import HybridCalendar, calendar_of
 from airflow_delta.engine.errors import (
+    CorruptLogError,
     DataFileError,
     DeltaError,
     MissingFilesError,
@@ -64,14 +65,14 @@ class DataFile:
 
     Args:
         path: the path, as in the log.
-        size: the size in bytes, as in the log.
+        size: the size in bytes, as in the log; None if its writer has left it out.
         access: opens the files of the table.
         version: the version of the table, for messages.
     """
 
-    def __init__(self, path: str, size: int, access: FileAccess, *, version: int) -> None:
+    def __init__(self, path: str, size: int | None, access: FileAccess, *, version: int) -> None:
         self.path = path
-        self.size = size
+        self._size = size
         self._access = access
         self._version = version
         self._is_remote = False
@@ -82,12 +83,31 @@ class DataFile:
         return self._access.storage.root
 
     @property
+    def size(self) -> int:
+        """The size in bytes, as in the log.
+
+        Raises:
+            CorruptLogError: the log lacks it.
+        """
+        if self._size is None:
+            raise CorruptLogError(
+                f"the add of the data file {self.path!r} in version {self._version} has no size, which "
+                "the protocol requires: its writer is at fault; DeltaTable.restore() to a version "
+                "without the file, and write its rows again",
+                table=self.table,
+                path=self.path,
+                version=self._version,
+            )
+        return self._size
+
+    @property
     def footer(self) -> Any:
         """The footer, a ``pyarrow.parquet.FileMetaData``.
 
         Raises:
             MissingFilesError: the file doesn't exist.
             DataFileError: the file is no Parquet file, or has another size than in the log.
+            CorruptLogError: the log lacks its size.
             OutsidePathError: the table may not read there.
             StorageError: the store failed.
         """

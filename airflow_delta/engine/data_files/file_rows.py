@@ -168,7 +168,6 @@ class FileRows:
     def _source(self, number: int) -> ScannedFile:
         add = {name: self._adds[name][number].as_py() for name in self._adds.column_names}
         file = DataFile(add["path"], add["size"], self._access, version=self._layout.version)
-        values = dict(add["partitionValues"])
         found = self._columns.of(file)
         deleted = self._vectors.positions(number)
         if deleted is not None and len(deleted) and deleted[-1] >= file.footer.num_rows:
@@ -182,13 +181,27 @@ class FileRows:
         return ScannedFile(
             file,
             {column.field.name: column for column in found},
-            {field.name: self._constant(field, values) for field in self._partitions},
+            self._constants(add, file),
             deleted,
             self._row_ids(add, file),
         )
 
-    def _constant(self, field: pa.Field, values: dict[str, str | None]) -> pa.Scalar:
-        return self._parse(field.name, values.get(stored_name(field)))
+    def _constants(self, add: dict[str, Any], file: DataFile) -> dict[str, pa.Scalar]:
+        """The values of the partition columns."""
+        texts = dict(add["partitionValues"] or ())  # Null is like an entry that is missing.
+        constants: dict[str, pa.Scalar] = {}
+        for field in self._partitions:
+            try:
+                constants[field.name] = self._parse(field.name, texts.get(stored_name(field)))
+            except InvalidTableError as error:
+                raise InvalidTableError(
+                    f"the data file {file.path!r} of version {self._layout.version}, partition column "
+                    f"{field.name!r}: {error.message}; its writer broke the protocol: "
+                    "DeltaTable.restore() to a version without the file, or leave out the column",
+                    table=file.table,
+                    path=file.path,
+                ) from error
+        return constants
 
     def _parse_constant(self, name: str, text: str | None) -> pa.Scalar:
         column = self._layout.schema.field(name)

@@ -23,10 +23,16 @@ from airflow_delta.engine import (
 )
 from airflow_delta.engine.data_files import page_pruning, scanned_file
 from airflow_delta.engine.data_files.data_file import DataFile
-from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    InvalidArgumentError,
+    InvalidTableError,
+    UnsupportedFeatureError,
+)
 from airflow_delta.engine.model.schema import DataType
 from tests.deep import deep_but_for
 from tests.house.test_layers import loaded_after
+from tests.log_builder import add, write_table
 from tests.row_tables import RowTable, bag, random_table
 
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -265,6 +271,48 @@ def test_a_predicate_that_fails_on_a_row_names_the_file(tmp_path: Path) -> None:
     predicate = pc.field("text").cast(pa.int64()) == 1
     with pytest.raises(InvalidArgumentError, match="can't be evaluated on a row of the data file"):
         snapshot.to_arrow(predicate=predicate)
+
+
+def logged_file(root: Path, *, part: str = "string", **fields: Any) -> DeltaTable:
+    """A table partitioned by ``part``; its only file has the ids 1 and 2, and those fields in the log."""
+    root.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), root / "f.parquet")
+    size = (root / "f.parquet").stat().st_size
+    schema = {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": type_, "nullable": True, "metadata": {}}
+            for name, type_ in (("id", "long"), ("part", part))
+        ],
+    }
+    actions = [add("f.parquet", **{"size": size, **fields})]
+    return DeltaTable(str(write_table(root, actions, schema=schema, partition_columns=["part"])))
+
+
+def test_partition_values_that_the_log_lacks_are_null(tmp_path: Path) -> None:
+    table = logged_file(tmp_path / "t", partitionValues=None)
+    assert table.snapshot().to_arrow().to_pylist() == [
+        {"id": 1, "part": None},
+        {"id": 2, "part": None},
+    ]
+    assert table.snapshot().scan(predicate="part = 'x'").to_table().num_rows == 0
+
+
+def test_a_partition_value_of_another_type_names_file_and_column(tmp_path: Path) -> None:
+    table = logged_file(tmp_path / "t", part="integer", partitionValues={"part": "x"})
+    with pytest.raises(
+        InvalidTableError,
+        match=r"'f\.parquet' of version 0, partition column 'part': .*'x' is no integer.*restore",
+    ) as caught:
+        table.snapshot().to_arrow()
+    assert (caught.value.table, caught.value.path) == (str(tmp_path / "t"), "f.parquet")
+    assert table.snapshot().to_arrow(["id"]).num_rows == 2
+
+
+def test_a_file_without_a_size_is_the_fault_of_the_log(tmp_path: Path) -> None:
+    table = logged_file(tmp_path / "t", size=None, partitionValues={"part": "x"})
+    with pytest.raises(CorruptLogError, match=r"'f\.parquet' in version 0 has no size"):
+        table.snapshot().to_arrow()
 
 
 PREDICATES = [

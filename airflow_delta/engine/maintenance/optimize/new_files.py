@@ -110,7 +110,7 @@ class NewFiles:
         """
         return AddFile(
             path=encode_path(info.path),
-            partition_values=dict(like["partitionValues"]),
+            partition_values=dict(like["partitionValues"] or ()),
             size=info.size,
             modification_time=info.modified_ms,
             data_change=False,
