@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.engine import AddFile, DeltaTable
+from airflow_delta.engine import LONG, AddFile, DeltaTable, StructField, StructType
 from airflow_delta.engine.errors import (
     ChangesNotAvailableError,
     CorruptLogError,
@@ -30,7 +30,7 @@ from airflow_delta.engine.log.files import MAX_VERSION
 from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.runs import read_runs
 from tests.attacks.limited import run_limited
-from tests.log_builder import add, commit_path, write_table
+from tests.log_builder import add, commit_path, write_commit, write_table
 
 BIG = 10**18
 
@@ -130,6 +130,16 @@ def test_a_checkpoint_of_a_made_up_version_costs_nothing(tmp_path: Path, version
         DeltaTable(str(root)).changes(1)
     with pytest.raises(VersionNotFoundError, match=f"deleted {version - 2} of them up to version"):
         DeltaTable(str(root)).compact_log(1, dry_run=True)
+
+
+def test_nothing_is_committed_after_the_last_time_there_can_be(tmp_path: Path) -> None:
+    schema = StructType((StructField("id", LONG),))
+    DeltaTable.create(str(tmp_path), schema, properties={"delta.enableInCommitTimestamps": "true"})
+    info = {"commitInfo": {"inCommitTimestamp": 2**63 - 1, "operation": "WRITE"}}
+    write_commit(tmp_path, 1, info)
+    with pytest.raises(InvalidTableError, match="version 1 has the highest possible in-commit"):
+        DeltaTable(str(tmp_path)).alter.set_properties({"k": "v"})
+    assert not commit_path(tmp_path, 2).exists()
 
 
 def test_nothing_is_committed_after_the_last_version_there_can_be(tmp_path: Path) -> None:

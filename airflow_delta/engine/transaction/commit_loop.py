@@ -63,6 +63,9 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 """The bounds of a pause. A writer that has lost often must not wait much longer than the others, or it
 never gets its turn."""
 
+_LATEST_MS = 2**63 - 1
+"""Times in the log are integers of 64 bits."""
+
 _FRESH_S = 5.0
 """For so long a version of a remote table is believed to be the newest. Cleanups keep logs for days, so
 that a version can't disappear sooner."""
@@ -173,6 +176,14 @@ class CommitLoop:
         timestamp_ms = now_ms()
         if base is not None and is_enabled(protocol, metadata, table=self._storage.root):
             timestamp_ms = next_in_commit_timestamp(timestamp_ms, _time_of(base))
+            if timestamp_ms > _LATEST_MS:
+                raise InvalidTableError(
+                    f"version {base.version} has the highest possible in-commit timestamp, so nothing can "
+                    "be committed after it; no real clock reaches it, so remove the files of this version "
+                    "from the log",
+                    table=self._storage.root,
+                    version=base.version,
+                )
         return CommitContext(
             table=self._storage.root,
             version=0 if base is None else base.version + 1,
