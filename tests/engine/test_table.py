@@ -166,6 +166,10 @@ def test_files_come_with_the_columns_asked_for(tmp_path: Path) -> None:
     assert (snapshot.num_files, snapshot.size_in_bytes, snapshot.num_rows) == (2, 12, None)
     with pytest.raises(InvalidArgumentError, match="nonsense"):
         snapshot.files(columns=["nonsense"])
+    with pytest.raises(InvalidArgumentError, match="unknown columns 'path': expected a list"):
+        snapshot.files(columns="path")
+    with pytest.raises(InvalidArgumentError, match="unknown columns 'id > 1': expected a list"):
+        snapshot.files("id > 1")
 
 
 @pytest.mark.parametrize("predicate", [None, pc.field("id") > 1])

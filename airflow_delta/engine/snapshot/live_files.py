@@ -53,10 +53,11 @@ def list_live_files(
 def _checked_columns(columns: Sequence[str] | None, table: str) -> tuple[str, ...] | None:
     if columns is None:
         return None
-    unknown = [name for name in columns if name not in ADD_FIELDS]
+    # A text is a sequence too: of its characters.
+    unknown = columns if isinstance(columns, str) else [c for c in columns if c not in ADD_FIELDS]
     if unknown or isinstance(columns, str):
         raise InvalidArgumentError(
-            f"unknown columns {unknown or columns!r}: expected a list of {', '.join(ADD_FIELDS)}",
+            f"unknown columns {unknown!r}: expected a list of {', '.join(ADD_FIELDS)}",
             table=table,
         )
     if not columns:

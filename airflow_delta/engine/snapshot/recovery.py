@@ -28,9 +28,10 @@ from airflow_delta.engine.log.files import (
 )
 from airflow_delta.engine.log.older_segments import OlderSegments
 from airflow_delta.engine.log.segment import LogSegment, load_segment
+from airflow_delta.engine.remedies import PUT_FILE_BACK
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["SegmentRecovery"]
+__all__ = ["SegmentRecovery", "with_table"]
 
 
 class SegmentRecovery:
@@ -78,7 +79,7 @@ class SegmentRecovery:
             return replace(segment, checkpoint_actions=None), False
         if segment.checkpoint is not None and _is_of_checkpoint(path):
             return self._without_checkpoint(segment, segment.checkpoint, error), True
-        raise error
+        raise with_table(error, segment.table)
 
     def _was_replaced(self, checkpoint: Checkpoint | None) -> bool:
         """Whether the checkpoint isn't damaged, but was replaced or deleted while it was read.
@@ -169,6 +170,19 @@ def _split_unbackfilled(segment: LogSegment) -> tuple[int, tuple[UnbackfilledCom
             break
         rest.append(commit)
     return segment.version - len(rest), tuple(reversed(rest))
+
+
+def with_table(
+    error: CorruptLogError | ObjectNotFoundError, table: str
+) -> CorruptLogError | ObjectNotFoundError:
+    """The error with the table's location, and a remedy if it is about a single action.
+
+    The readers of actions know neither. An error that has a table is returned as it is.
+    """
+    if error.table is not None:
+        return error
+    remedy = f"; {PUT_FILE_BACK}" if "where" in error.facts else ""
+    return type(error)(f"{error.message}{remedy}", table=table, **error.facts)
 
 
 def _is_of_absence(error: CorruptLogError | ObjectNotFoundError) -> bool:

@@ -25,7 +25,7 @@ from airflow_delta.engine.log.files import (
 from airflow_delta.engine.log.segment import LogSegment
 from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.replay.non_file_actions import NonFileState, reconcile_non_file_actions
-from airflow_delta.engine.snapshot.recovery import SegmentRecovery
+from airflow_delta.engine.snapshot.recovery import SegmentRecovery, with_table
 from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.storage.base import Storage
 
@@ -63,13 +63,14 @@ class LogState:
         """
         later = LogState(self.storage, segment)
         later._recovery.excluded.update(self._recovery.excluded)
-        later._non_file_state = reconcile_non_file_actions(
-            (
-                (action.kind, action.value, f"commit {action.version}: {action.kind}")
-                for action in news.non_file_actions
-            ),
-            self.non_file_state,
+        actions = (
+            (action.kind, action.value, f"commit {action.version}: {action.kind}")
+            for action in news.non_file_actions
         )
+        try:
+            later._non_file_state = reconcile_non_file_actions(actions, self.non_file_state)
+        except CorruptLogError as error:
+            raise with_table(error, segment.table) from error
         later._segment_commits = self._commits().advance(segment.plan(), news)
         return later
 

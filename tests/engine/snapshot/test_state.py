@@ -5,15 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.files import CompactedCommits
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from tests.faulty_storage import Fault, FaultyStorage
-from tests.log_builder import PROTOCOL, add, metadata, remove
+from tests.log_builder import PROTOCOL, add, metadata, remove, write_commit, write_table
 from tests.table_builder import (
     FAR_FUTURE_MS,
     Action,
@@ -206,3 +208,14 @@ def test_a_sidecar_that_is_gone_is_damage_only_where_no_newer_checkpoint_took_ov
         with warns_about(*blamed):
             assert state_of(delta.snapshot()) == STATES[LAST]
         assert storage.met
+
+
+@pytest.mark.parametrize("already_open", [False, True])
+def test_a_broken_action_names_the_table_and_a_remedy(tmp_path: Path, already_open: bool) -> None:
+    table = DeltaTable(str(write_table(tmp_path, [add("a")])))
+    if already_open:
+        table.snapshot()
+    write_commit(tmp_path, 1, {"txn": {"appId": "app"}})
+    with pytest.raises(CorruptLogError, match=r"1: txn.version: .* put the file back") as caught:
+        table.snapshot().transactions  # noqa: B018
+    assert caught.value.table == str(tmp_path)
