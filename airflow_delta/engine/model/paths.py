@@ -54,8 +54,12 @@ def encode_path(path: str) -> str:
     return f"{first.replace(':', '%3A')}{slash}{rest}"
 
 
-def decode_path(log_path: str) -> str:
+def decode_path(log_path: str, *, table: str | None = None) -> str:
     """Decode a log path once. Scheme and authority stay, because they have no escapes.
+
+    Args:
+        log_path: the path of an action, encoded.
+        table: the table's location, if it is known, for the error.
 
     Raises:
         CorruptLogError: a ``%`` isn't followed by two hexadecimal digits, or the escaped bytes aren't
@@ -66,14 +70,17 @@ def decode_path(log_path: str) -> str:
     if _BROKEN_ESCAPE.search(log_path):
         raise CorruptLogError(
             f"path {log_path!r}: a '%' is not followed by two hexadecimal digits; paths in the log "
-            "are URI-encoded",
+            "are URI-encoded, so the writer of this one is at fault",
+            table=table,
             path=log_path,
         )
     try:
         return unquote_to_bytes(log_path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise CorruptLogError(
-            f"path {log_path!r}: its escapes do not decode to UTF-8: {error.reason}",
+            f"path {log_path!r}: its escapes do not decode to UTF-8: {error.reason}; its writer is "
+            "at fault",
+            table=table,
             path=log_path,
         ) from error
 
@@ -104,13 +111,13 @@ def resolve(table_root: str, log_path: str) -> str:
     """
     scheme, authority, path = _split(log_path)
     if scheme:
-        return _location(scheme, authority, decode_path(path))
+        return _location(scheme, authority, decode_path(path, table=table_root))
     root_scheme, root_authority, root_path = _split(table_root)
     if root_scheme == "file":
         root_path = decode_path(root_path)
     # Decided before decoding: "%2Fp" is a relative path.
     base = "" if path.startswith("/") else f"{root_path.rstrip('/')}/"
-    return _location(root_scheme, root_authority, base + decode_path(path))
+    return _location(root_scheme, root_authority, base + decode_path(path, table=table_root))
 
 
 def canonical_key(log_path: str, *, table_root: str = "/") -> str:

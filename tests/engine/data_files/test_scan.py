@@ -315,6 +315,14 @@ def test_a_file_without_a_size_is_the_fault_of_the_log(tmp_path: Path) -> None:
         table.snapshot().to_arrow()
 
 
+def test_a_path_that_is_no_uri_names_the_table(tmp_path: Path) -> None:
+    table = DeltaTable(str(write_table(tmp_path, [add("a%b.parquet")])))
+    for use in (table.snapshot().to_arrow, table.snapshot().file_uris, table.vacuum):
+        with pytest.raises(CorruptLogError, match="the writer of this one is at fault") as caught:
+            use()
+        assert (caught.value.table, caught.value.path) == (str(tmp_path), "a%b.parquet")
+
+
 PREDICATES = [
     "id >= 0 AND text >= '' AND d < 1e9 AND q IN (1, 2) AND n IS NOT NULL",
     "day > '1990-01-01' OR at < '2026-01-31T12:00:00Z' OR NOT (ok AND text LIKE 'a%')",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,12 +75,12 @@ def locate_or_decode(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
     if far is None:
         return inside
     outside = pc.and_(far, inside.is_null())
-    return pc.if_else(outside, decode_paths(paths), inside)
+    return pc.if_else(outside, decode_paths(paths, table=root), inside)
 
 
 def _locate_inside(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
     """Return the decoded paths below the root; null for what is outside."""
-    plain, far = decode_paths(paths), are_absolute(paths)
+    plain, far = decode_paths(paths, table=root), are_absolute(paths)
     if far is None:
         return plain
     bases = list_root_prefixes(root)
@@ -97,13 +98,17 @@ def _locate_inside(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
     return pc.if_else(far, map_chunks(_locate_chunk, paths), plain)
 
 
-def decode_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+def decode_paths(paths: pa.ChunkedArray, *, table: str) -> pa.ChunkedArray:
     """Decode the paths once.
+
+    Args:
+        paths: the paths of actions, encoded.
+        table: the table's location, for the error.
 
     Raises:
         CorruptLogError: a path can't be decoded.
     """
-    return map_chunks(_decode_chunk, paths)
+    return map_chunks(partial(_decode_chunk, table=table), paths)
 
 
 def are_absolute(paths: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -141,7 +146,7 @@ def _strip_prefix(bases: tuple[str, ...], location: str) -> str | None:
     return None if base is None else location.removeprefix(base)
 
 
-def _decode_chunk(paths: pa.Array) -> pa.Array:
+def _decode_chunk(paths: pa.Array, *, table: str) -> pa.Array:
     escaped = pc.match_substring(paths, "%")
     if not pc.any(escaped).as_py():
         return paths
@@ -154,7 +159,7 @@ def _decode_chunk(paths: pa.Array) -> pa.Array:
     except CorruptLogError:
         # Decode again one by one, so that the error names the whole path.
         for path in encoded.to_pylist():
-            decode_path(path)
+            decode_path(path, table=table)
         raise
     return pc.replace_with_mask(paths, escaped, plain)
 

@@ -99,11 +99,11 @@ def collect_references(actions: Iterable[pa.Table], *, table: str) -> References
         for paths in (rows["path"], absolute.drop_null()):
             far_mask = are_absolute(paths)
             near_paths = paths if far_mask is None else paths.filter(pc.invert(far_mask))
-            near += _list_spellings(near_paths)
+            near += _list_spellings(near_paths, table)
             if far_mask is not None:
                 absolute_paths = paths.filter(far_mask)
-                far += _list_spellings(absolute_paths)
-                near += _list_spellings(_without_authority(absolute_paths))
+                far += _list_spellings(absolute_paths, table)
+                near += _list_spellings(_without_authority(absolute_paths), table)
     return References(_join(near), _join(far))
 
 
@@ -112,8 +112,8 @@ def get_file_names(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring_regex(paths.cast(_TEXT), "(?s)^.*/", "")
 
 
-def _list_spellings(paths: pa.ChunkedArray) -> list[pa.Array]:
-    plain = decode_paths(paths)
+def _list_spellings(paths: pa.ChunkedArray, table: str) -> list[pa.Array]:
+    plain = decode_paths(paths, table=table)
     literal = paths.filter(pc.match_substring(paths, "%"))
     return [*_with_resolved(plain), *_with_resolved(literal)]
 

@@ -363,7 +363,9 @@ class TableAlteration:
         except (InvalidArgumentError, InvalidTableError) as error:
             if error.table is not None:
                 raise
-            raise type(error)(error.message, table=base.table, **error.facts) from error
+            # The place of an error about a schema may be the table, which precedes the message anyway.
+            message = error.message.removeprefix(f"{base.table}: ")
+            raise type(error)(message, table=base.table, **error.facts) from error
         return commit_alteration(
             self._storage, base, alteration, owners=self._owners, check=check, txn=txn
         )

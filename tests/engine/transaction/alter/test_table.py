@@ -41,7 +41,7 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 from airflow_delta.engine.transaction.alter.table import TableAlteration
-from tests.log_builder import commit_path, write_commit
+from tests.log_builder import commit_path, write_commit, write_table
 
 INNER = StructType((StructField("x", INTEGER), StructField("y", ArrayType(LONG))))
 SCHEMA = StructType(
@@ -661,3 +661,10 @@ def test_the_page_describes_what_happens(
     promised = re.findall(r"^# (.*)$", code, re.M)
     assert promised
     assert capsys.readouterr().out.splitlines() == promised
+
+
+def test_the_error_of_a_broken_schema_names_the_table_once(tmp_path: Path) -> None:
+    table = DeltaTable(str(write_table(tmp_path, [], schema={"type": "struct"})))
+    with pytest.raises(InvalidTableError, match="'fields' is missing") as caught:
+        table.alter.set_properties({"k": "v"})
+    assert str(caught.value).count(str(tmp_path)) == 1
