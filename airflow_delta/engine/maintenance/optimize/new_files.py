@@ -108,9 +108,12 @@ class NewFiles:
             stats: see there.
             marks: see there.
         """
+        texts = dict(like["partitionValues"] or ())  # A writer may leave out nulls, or all of them.
         return AddFile(
             path=encode_path(info.path),
-            partition_values=dict(like["partitionValues"] or ()),
+            partition_values={
+                name: texts.get(name) for name in self._target.layout.partition_columns
+            },
             size=info.size,
             modification_time=info.modified_ms,
             data_change=False,

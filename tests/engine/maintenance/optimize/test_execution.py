@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import LONG, DeltaTable, StructField
@@ -23,6 +25,7 @@ from airflow_delta.engine.transaction.file_rows import add_actions
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 from tests.engine.maintenance.optimize.files_of_rows import data_files
 from tests.faulty_storage import Fault, FaultyStorage, How
+from tests.log_builder import add, write_table
 from tests.row_tables import RowTable, bag, random_table
 
 Meanwhile = Callable[[DeltaTable], Any]
@@ -205,3 +208,21 @@ def test_files_of_a_commit_of_unknown_outcome_stay(
         optimize(made)
     assert made.table.history(1)[0].operation == "OPTIMIZE"
     assert live_rows(made.table) == bag(made.rows)
+
+
+@pytest.mark.parametrize("lacking", [None, {}, {"part": None}])
+def test_new_files_have_the_partition_values_that_the_log_lacks(
+    tmp_path: Path, lacking: dict[str, None] | None
+) -> None:
+    adds = []
+    for number in range(3):
+        file = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"id": [number]}), file)
+        values = {"part": "x"} if number == 2 else lacking
+        adds.append(add(file.name, size=file.stat().st_size, partitionValues=values))
+    table = DeltaTable(str(write_table(tmp_path, adds, partition_columns=["part"])))
+    before = live_rows(table)
+    assert table.optimize().plan.num_bins == 1
+    assert live_rows(table) == before
+    values = table.snapshot().files()["partitionValues"].to_pylist()
+    assert sorted(values, key=str) == [[("part", "x")], [("part", None)]]
