@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -25,9 +27,11 @@ from airflow_delta.engine import AddFile, DeltaTable, Metadata, Snapshot
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
+from airflow_delta.engine.maintenance.optimize.candidates import NAN_KEY, partition_key
 from airflow_delta.engine.maintenance.optimize.sorting.order import clustering_paths_of
-from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import StructField
+from airflow_delta.engine.scan.predicates.reading import as_expression
 
 __all__ = ["AutoCompaction", "compact_after_write"]
 
@@ -37,9 +41,11 @@ _MOST_PARTITIONS = 128
 
 _TARGET_SIZE = 128 << 20
 
-_SEPARATOR, _NULL = "\0", "\1"
+_Column: TypeAlias = tuple[str, StructField]
+"""A partition column with its name in the log."""
 
-_Partition: TypeAlias = tuple[str | None, ...]
+_Partition: TypeAlias = tuple[tuple[Any, ...], ...]
+"""The key of each value (`partition_key`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,75 +94,91 @@ def _compact(table: DeltaTable, adds: Sequence[AddFile]) -> AutoCompaction | Non
     snapshot = table.snapshot()
     if clustering_paths_of(snapshot):
         return None
-    names = _physical_names(snapshot)
+    columns = _partition_columns(snapshot)
     # A loop over the files of one write, which came as objects.
-    touched = Counter(
-        tuple(add.partition_values.get(name) for name in names.values()) for add in adds
+    touched = _count_partitions(
+        Counter(
+            tuple(add.partition_values.get(name) for name, _ in columns) for add in adds
+        ).items(),
+        columns,
     )
-    partitions = [values for values, _ in touched.most_common(_MOST_PARTITIONS)]
-    crowded = _crowded(snapshot, names, partitions)
+    partitions = [key for key, _ in touched.most_common(_MOST_PARTITIONS)]
+    crowded = _crowded(snapshot, columns, partitions)
     if not crowded:
         return None
-    done = table.optimize(_any_of(snapshot, names, crowded))
+    done = table.optimize(_any_of(snapshot, columns, crowded))
     if not done.num_commits:
         return None
     return AutoCompaction(done.version, done.num_removed, done.num_added)
 
 
-def _physical_names(snapshot: Snapshot) -> dict[str, str]:
-    """The names of the partition columns in the log, by their logical names."""
+def _partition_columns(snapshot: Snapshot) -> list[_Column]:
+    """The partition columns, with their names in the log."""
     mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
-    columns = snapshot.metadata.partition_columns
-    return {
-        field.name: physical_name(field, mode) for field in snapshot.schema if field.name in columns
-    }
+    names = snapshot.metadata.partition_columns
+    return [(physical_name(field, mode), field) for field in snapshot.schema if field.name in names]
 
 
 def _crowded(
-    snapshot: Snapshot, names: Mapping[str, str], partitions: Sequence[_Partition]
+    snapshot: Snapshot, columns: Sequence[_Column], partitions: Sequence[_Partition]
 ) -> list[_Partition]:
     """The partitions with many small files."""
     files = snapshot.files(
         columns=["partitionValues", "size"],
-        predicate=_any_of(snapshot, names, partitions),
+        predicate=_any_of(snapshot, columns, partitions),
     )
     least = (snapshot.properties.target_file_size or _TARGET_SIZE) // 2
     small = files.filter(pc.less(files["size"], scalar_of(least, pa.int64())))
-    keys = pa.array([""] * len(small)) if not names else _keys(small["partitionValues"], names)
-    counts = pc.value_counts(keys)
-    is_crowded = pc.greater_equal(counts.field("counts"), scalar_of(_LEAST_FILES, pa.int64()))
-    found = set(counts.field("values").filter(is_crowded).to_pylist())
-    return [values for values in partitions if _key(values) in found]
+    counts = _count_partitions(_count_texts(small["partitionValues"], columns), columns)
+    return [key for key in partitions if counts[key] >= _LEAST_FILES]
 
 
-def _keys(values: pa.ChunkedArray, names: Mapping[str, str]) -> pa.Array:
-    """A text for the partition of each file, as `_key` makes it."""
+def _count_texts(
+    values: pa.ChunkedArray, columns: Sequence[_Column]
+) -> Iterable[tuple[tuple[str | None, ...], int]]:
+    """The different texts of partitions, each with its number of files."""
+    if not columns:
+        return [((), len(values))]
     maps = values.combine_chunks()
-    texts = [pc.map_lookup(maps, scalar_of(name, pa.string()), "last") for name in names.values()]
-    return pc.binary_join_element_wise(
-        *texts,
-        scalar_of(_SEPARATOR, pa.string()),
-        null_handling="replace",
-        null_replacement=_NULL,
-    )
+    names = [str(index) for index in range(len(columns))]
+    texts = [pc.map_lookup(maps, scalar_of(name, pa.string()), "last") for name, _ in columns]
+    counted = pa.table(texts, names=names).group_by(names).aggregate([([], "count_all")])
+    found = zip(*(counted[name].to_pylist() for name in names), strict=True)
+    return zip(found, counted["count_all"].to_pylist(), strict=True)
 
 
-def _key(values: _Partition) -> str:
-    return _SEPARATOR.join(_NULL if value is None else value for value in values)
+def _count_partitions(
+    counts: Iterable[tuple[tuple[str | None, ...], int]], columns: Sequence[_Column]
+) -> Counter[_Partition]:
+    """The number of files of each partition, as an optimization distinguishes them.
+
+    A value may be written in several ways, such as ``1.0`` and ``1.00``.
+    """
+    found: Counter[_Partition] = Counter()
+    for texts, number in counts:
+        pairs = zip(texts, columns, strict=True)
+        found[tuple(partition_key(text, field.data_type) for text, (_, field) in pairs)] += number
+    return found
 
 
 def _any_of(
-    snapshot: Snapshot, names: Mapping[str, str], partitions: Sequence[_Partition]
-) -> list[Any] | None:
+    snapshot: Snapshot, columns: Sequence[_Column], partitions: Sequence[_Partition]
+) -> pc.Expression | None:
     """The condition for some partitions; None if there are no partition columns."""
-    if not names:
+    if not columns:
         return None
-    fields = {field.name: field for field in snapshot.schema}
+    return reduce(or_, (_is_in(snapshot, columns, key) for key in partitions))
+
+
+def _is_in(snapshot: Snapshot, columns: Sequence[_Column], partition: _Partition) -> pc.Expression:
+    """The condition for a partition."""
     conditions = []
-    for values in partitions:
-        condition: list[tuple[Any, ...]] = []
-        for name, text in zip(names, values, strict=True):
-            value = parse_partition_value(text, fields[name].data_type)
-            condition.append(((name,), "is", None) if value is None else ((name,), "=", value))
-        conditions.append(condition)
-    return conditions
+    for (_, field), key in zip(columns, partition, strict=True):
+        if key == NAN_KEY:
+            # It equals nothing, not even itself.
+            column = pc.field(field.name)
+            conditions.append(column.is_null(nan_is_null=True) & ~column.is_null())
+            continue
+        test = ((field.name,), "is", None) if key[0] is None else ((field.name,), "=", key[0])
+        conditions.append(as_expression([test], snapshot.schema, table=snapshot.table))
+    return reduce(and_, conditions)

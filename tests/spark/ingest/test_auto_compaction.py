@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_delta.engine import LONG, AddFile, DeltaTable, StructField, StructType
+from airflow_delta.engine import DOUBLE, LONG, STRING, AddFile, DeltaTable, StructField, StructType
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.model.schema_json import data_type_from_json
 from airflow_delta.spark import write
@@ -37,6 +39,31 @@ def add_in(p: str | None = None, *, partitioned: bool = True) -> AddFile:
     return AddFile("x", {"p": p} if partitioned else {}, 1, 1, data_change=True)
 
 
+def typed_table(
+    folder: Path, type_: str, texts: Sequence[str | None]
+) -> tuple[DeltaTable, list[AddFile]]:
+    """A table partitioned by a column of a type, with a file for each text."""
+    columns = StructField("id", LONG), StructField("p", data_type_from_json(type_))
+    return table_with_files(folder, StructType(columns), [{"p": text} for text in texts])
+
+
+def table_with_files(
+    folder: Path, schema: StructType, values: Sequence[dict[str, str | None]]
+) -> tuple[DeltaTable, list[AddFile]]:
+    """A table with a file of one row for each of some partition values; and these files."""
+    DeltaTable.create(str(folder), schema, partition_by=list(values[0]), properties=COMPACT)
+    table = DeltaTable(folder)
+    adds = []
+    for number, each in enumerate(values):
+        path = folder / f"{number}.parquet"
+        write_parquet(path, {"id": [number]})
+        adds.append(AddFile(path.name, each, path.stat().st_size, 1, data_change=True))
+    transaction = table.transaction("WRITE")
+    transaction.add_files(adds)
+    transaction.commit()
+    return table, adds
+
+
 def compact(table: DeltaTable, *adds: AddFile) -> AutoCompaction | None:
     return compact_after_write(table, table.snapshot().metadata, adds)
 
@@ -60,6 +87,8 @@ def test_crowded_partitions_that_were_written_to_are_compacted(tmp_path: Path) -
     ("type_", "text"),
     [
         ("float", "0.1"),
+        ("float", "NaN"),
+        ("double", "NaN"),
         ("double", "-0.0"),
         ("double", "-Infinity"),
         ("byte", "-1"),
@@ -76,21 +105,62 @@ def test_crowded_partitions_that_were_written_to_are_compacted(tmp_path: Path) -
     ],
 )
 def test_partitions_of_all_types_are_compacted(tmp_path: Path, type_: str, text: str) -> None:
-    data_type = data_type_from_json(type_)
-    schema = StructType((StructField("id", LONG), StructField("p", data_type)))
-    DeltaTable.create(str(tmp_path), schema, partition_by=["p"], properties=COMPACT)
-    table = DeltaTable(tmp_path)
-    adds = []
-    for number in range(100):
-        path = tmp_path / f"{number}.parquet"
-        write_parquet(path, {"id": [number]})
-        values = {"p": text if number < 50 else None}
-        adds.append(AddFile(path.name, values, path.stat().st_size, 1, data_change=True))
-    transaction = table.transaction("WRITE")
-    transaction.add_files(adds)
-    transaction.commit()
+    table, adds = typed_table(tmp_path, type_, [text] * 50 + [None] * 49)
     assert compact(table, adds[0]) == AutoCompaction(2, 50, 1)
-    assert table.snapshot().to_arrow().num_rows == 100
+    assert table.snapshot().to_arrow().num_rows == 99
+
+
+@pytest.mark.parametrize(
+    ("type_", "texts"),
+    [
+        ("double", ["1.0", "1.00"]),
+        ("double", ["NaN", "nan"]),
+        ("decimal(10,2)", ["1", "1.0"]),
+        ("integer", ["+5", "5"]),
+        ("boolean", ["true", "True"]),
+        ("date", ["2026-01-01", "2026-1-1"]),
+        ("timestamp", ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+02:00"]),
+        ("string", ["", None]),
+    ],
+)
+def test_equal_values_are_one_partition_however_they_are_written(
+    tmp_path: Path, type_: str, texts: list[str | None]
+) -> None:
+    table, adds = typed_table(tmp_path, type_, texts * 25)
+    assert compact(table, adds[0]) == AutoCompaction(2, 50, 1)
+    assert sorted(table.snapshot().to_arrow()["id"].to_pylist()) == list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("type_", "texts"),
+    [
+        ("double", ["0.0", "-0.0"]),
+        ("double", ["NaN", None]),
+        ("string", ["NaN", "nan"]),
+        ("string", ["a", "a\0"]),
+        # Readers differ in the zone of the first.
+        ("timestamp", ["2026-01-01 00:00:00", "2026-01-01T00:00:00Z"]),
+    ],
+)
+def test_different_values_are_several_partitions(
+    tmp_path: Path, type_: str, texts: list[str | None]
+) -> None:
+    table, adds = typed_table(tmp_path, type_, texts * 49)
+    assert compact(table, *adds) is None
+    assert table.latest_version() == 1
+
+
+def test_partitions_of_nan_in_one_of_two_columns_are_compacted(tmp_path: Path) -> None:
+    pairs = [("NaN", "a")] * 50 + [("NaN", None)] * 49
+    schema = StructType(
+        (StructField("id", LONG), StructField("p", DOUBLE), StructField("q", STRING))
+    )
+    values = [{"p": p, "q": q} for p, q in pairs]
+    table, adds = table_with_files(tmp_path, schema, values)
+    assert compact(table, adds[0], adds[-1]) == AutoCompaction(2, 50, 1)
+    found = table.snapshot().files(columns=["partitionValues"])["partitionValues"].to_pylist()
+    counts = Counter((dict(each)["p"], dict(each)["q"]) for each in found)
+    assert counts == {("NaN", "a"): 1, ("NaN", None): 49}
 
 
 def test_a_table_without_partitions_is_one(tmp_path: Path) -> None:

@@ -30,7 +30,10 @@ from airflow_delta.engine.model.schema import DataType, StructField
 from airflow_delta.engine.scan.file_pruner import FilePruner
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["LiveFiles", "read_live_files"]
+__all__ = ["NAN_KEY", "LiveFiles", "partition_key", "read_live_files"]
+
+NAN_KEY = ("NaN", True)
+"""The `partition_key` of NaN, which equals itself."""
 
 _COLUMNS = ("path", "partitionValues", "size", "deletionVector", "tags", "clusteringProvider")
 
@@ -179,12 +182,12 @@ def _value_codes(
     texts = pc.map_lookup(values.combine_chunks(), scalar_of(physical, pa.string()), "last")
     encoded = texts.dictionary_encode()
     try:
-        parsed = [_key(text, field.data_type) for text in encoded.dictionary.to_pylist()]
+        parsed = [partition_key(text, field.data_type) for text in encoded.dictionary.to_pylist()]
     except InvalidTableError as error:
         raise InvalidTableError(
             f"the partition column {field.name!r}: {error.message}", table=table
         ) from error
-    numbers = _number_keys([_key(None, field.data_type), *parsed])
+    numbers = _number_keys([partition_key(None, field.data_type), *parsed])
     indices = pc.fill_null(
         pc.add(encoded.indices.cast(pa.int64()), scalar_of(1, pa.int64())), scalar_of(0, pa.int64())
     )
@@ -197,14 +200,24 @@ def _number_keys(keys: Sequence[Any]) -> list[int]:
     return [known.setdefault(key, len(known)) for key in keys]
 
 
-def _key(text: str | None, data_type: DataType) -> Any:
+def partition_key(text: str | None, data_type: DataType) -> tuple[Any, ...]:
     """A key that is equal for values that no reader distinguishes: NaN, but not the zeros of both signs.
 
     Readers differ in what a timestamp without a zone is, so it never equals one with a zone.
+
+    Args:
+        text: the text in the log; None for null.
+        data_type: the type of the partition column.
+
+    Returns:
+        `NAN_KEY`, or the value and what else distinguishes it.
+
+    Raises:
+        InvalidTableError: the text isn't a value of the type.
     """
     value = parse_partition_value(text, data_type)
     if isinstance(value, float):
-        return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
+        return NAN_KEY if math.isnan(value) else (value, math.copysign(1, value))
     if isinstance(value, datetime):
         return (value, has_zone(str(text)))
     return (value,)
