@@ -28,7 +28,7 @@ from airflow_delta.engine.scan.expressions import (
     Or,
 )
 from airflow_delta.engine.scan.literals import comparable, literal_bounds
-from airflow_delta.engine.scan.masks import Mask, all_of, any_of, opposite
+from airflow_delta.engine.scan.masks import Mask, all_of, any_of, known_true, opposite
 
 __all__ = ["may_be"]
 
@@ -193,7 +193,9 @@ def _minimum_in(values: pa.Array, known: Bounds) -> Mask:
     found = pc.is_in(known.minimum, value_set=among)
     if pa.types.is_floating(known.minimum.type) and _count_zeros(values) == 1:
         # A bound that is zero says nothing of the sign, and the list has only one of the zeros.
-        found = pc.and_(found, pc.not_equal(known.minimum, scalar_of(0.0, pa.float64())))
+        is_other = pc.not_equal(known.minimum, scalar_of(0.0, pa.float64()))
+        # Null where there is no bound, and a mask has no nulls.
+        return known_true(pc.and_(found, is_other))
     return found
 
 

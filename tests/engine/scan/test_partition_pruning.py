@@ -44,6 +44,8 @@ def matches(type_: str, texts: list[str | None], predicate: Any) -> list[int]:
         ("byte", ["1", "2"], p > 300, []),
         ("byte", ["1", "2"], ~p.isin([1, 300]), [1]),
         ("double", ["1e3", "-0", "2.5", "Infinity"], p == 1000, [0]),
+        ("double", ["1.0", None, "7.0"], ~p.isin([0.0, 1.0]), [1, 2]),
+        ("float", ["0.0", None, "-0.0"], ~p.isin([0.0, 1.0]), [0, 1, 2]),
         ("double", ["1e3", "-0", "-Infinity"], p < 0, [2]),
         ("decimal(10,1)", ["1.10", "1.1", "2"], p == Decimal("1.1"), [0, 1]),
         ("decimal(10,1)", ["1.10", "1.1", "2"], p > 1.5, [2]),
