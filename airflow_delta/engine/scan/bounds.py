@@ -20,14 +20,14 @@ class Bounds:
         maximum: an upper bound; likewise.
         has_value: False where certainly every row is null.
         has_null: False where certainly no row is null.
-        has_nan: whether values may be NaN, to which the bounds don't apply.
+        has_nan: False where certainly no value is NaN, to which the bounds don't apply.
     """
 
     minimum: Any
     maximum: Any
     has_value: Mask = True
     has_null: Mask = True
-    has_nan: bool = False
+    has_nan: Mask = False
 
 
 UNBOUNDED = Bounds(None, None, has_nan=True)

@@ -20,6 +20,7 @@ from airflow_delta.engine.scan.literals import comparable
 from airflow_delta.engine.scan.masks import (
     Mask,
     all_of,
+    any_of,
     known_true,
     opposite,
     true_unless_known,
@@ -38,13 +39,18 @@ _NAN_RIGHT = frozenset({(">", True), (">=", True), ("==", True), ("!=", False)})
 def may_compare(operator: str, left: Bounds, right: Bounds, *, outcome: bool) -> Mask:
     """Whether ``left operator right`` may have the outcome for values within the bounds."""
     has_values = all_of((left.has_value, right.has_value))
-    if left.has_nan and (right.has_nan or (operator, outcome) not in _NAN_LEFT):
-        return has_values
-    if right.has_nan and (operator, outcome) not in _NAN_RIGHT:
+    by_nan = any_of(
+        (
+            (operator, outcome) not in _NAN_LEFT and left.has_nan,
+            (operator, outcome) not in _NAN_RIGHT and right.has_nan,
+            all_of((left.has_nan, right.has_nan)),
+        )
+    )
+    if by_nan is True:
         return has_values
     # Without nulls and NaN, the opposite of an operator is another operator.
     possible = _POSSIBLE[operator if outcome else _NEGATED[operator]]
-    return all_of((has_values, possible(left, right)))
+    return all_of((has_values, any_of((by_nan, possible(left, right)))))
 
 
 def same_value(left: Any, right: Any) -> Mask:

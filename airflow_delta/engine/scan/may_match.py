@@ -57,7 +57,7 @@ def may_be(outcome: bool, node: Node, bounds: Mapping[SchemaPath, Bounds]) -> Ma
             known = bounds.get(column.path, UNBOUNDED)
             if not outcome:
                 return known.has_value
-            return True if nan_is_null and known.has_nan else known.has_null
+            return any_of((known.has_null, nan_is_null and known.has_nan))
         case IsIn():
             known = bounds.get(node.column.path, UNBOUNDED)
             return _may_be_in(node, known) if outcome else _may_not_be_in(node, known)
@@ -106,26 +106,25 @@ def _side_bounds(
 
 def _may_be_in(node: IsIn, known: Bounds) -> Mask:
     by_null = node.null_is_in and known.has_null
-    if known.has_nan and _has_nan(node.values):
-        by_value: Mask = True
+    by_nan = _has_nan(node.values) and known.has_nan
+    values = None if by_nan is True else _as_rows_take(node.values, known)
+    if values is None:
+        by_value: Mask = len(node.values) > 0
     else:
-        values = _as_rows_take(node.values, known)
-        if values is None:
-            by_value = len(node.values) > 0
-        else:
-            ranges = _ranges(values, known)
-            by_value = any_of(may_compare("==", known, part, outcome=True) for part in ranges)
-            # If a file has a single value, it must be in the list, not only in a range.
-            by_value = all_of((by_value, opposite(_one_value_not_in(values, known))))
-    return any_of((by_null, all_of((known.has_value, by_value))))
+        ranges = _ranges(values, known)
+        by_value = any_of(may_compare("==", known, part, outcome=True) for part in ranges)
+        # If a file has a single value, it must be in the list, not only in a range.
+        by_value = all_of((by_value, opposite(_one_value_not_in(values, known))))
+    return any_of((by_null, all_of((known.has_value, any_of((by_nan, by_value))))))
 
 
 def _may_not_be_in(node: IsIn, known: Bounds) -> Mask:
     by_null = False if node.null_is_in else known.has_null
-    if known.has_nan:
+    if known.has_nan is True:
         return any_of((by_null, known.has_value))
     all_in = all_of((same_value(known.minimum, known.maximum), _minimum_in(node.values, known)))
-    return any_of((by_null, all_of((known.has_value, opposite(all_in)))))
+    may_differ = any_of((known.has_nan, opposite(all_in)))
+    return any_of((by_null, all_of((known.has_value, may_differ))))
 
 
 def _as_rows_take(values: pa.Array, known: Bounds) -> pa.Array | None:
@@ -149,10 +148,11 @@ def _either_form(values: pa.Array) -> pa.Array:
     """Numbers with all that rows of floats may take for one of them.
 
     The conversion to the type of the column rounds in a column of single precision. A comparison of bounds
-    doesn't distinguish the zeros by their sign.
+    doesn't distinguish the zeros by their sign. NaN, which has no bounds, is left out.
     """
     doubles = values.cast(pa.float64(), safe=False)
-    forms = [doubles, values.cast(pa.float32(), safe=False).cast(pa.float64())]
+    doubles = doubles.filter(pc.invert(pc.is_nan(doubles)))
+    forms = [doubles, doubles.cast(pa.float32(), safe=False).cast(pa.float64())]
     if _count_zeros(doubles):
         forms.append(array_of([0.0, -0.0], pa.float64()))
     return pc.unique(pa.concat_arrays(forms))
@@ -180,7 +180,7 @@ def _ranges(values: pa.Array, known: Bounds) -> Iterator[Bounds]:
 
 def _one_value_not_in(values: pa.Array, known: Bounds) -> Mask:
     """Where a file has a single known value that isn't in a long list."""
-    if len(values) <= _MAX_RANGES or known.has_nan:
+    if len(values) <= _MAX_RANGES or known.has_nan is True:
         return False  # The ranges are the values themselves.
     not_in = pc.invert(pc.is_in(known.minimum, value_set=values))
     return all_of((same_value(known.minimum, known.maximum), not_in))

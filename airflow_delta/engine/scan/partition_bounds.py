@@ -20,6 +20,7 @@ from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveType
 from airflow_delta.engine.scan.bounds import UNBOUNDED, Bounds
+from airflow_delta.engine.scan.masks import Mask
 
 __all__ = ["PartitionColumn"]
 
@@ -74,11 +75,7 @@ class PartitionColumn:
                 array_of(invalid, pa.bool_()).take(texts.indices), scalar_of(False, pa.bool_())
             )
             return Bounds(values, values, pc.or_(values.is_valid(), unclear), null)
-        has_nan = pa.types.is_floating(self._arrow_type)
-        if has_nan:
-            values = pc.if_else(pc.is_nan(values), scalar_of(None, values.type), values)
-            has_nan = values.null_count != pc.sum(null).as_py()
-        return Bounds(values, values, pc.invert(null), null, has_nan=has_nan)
+        return Bounds(values, values, pc.invert(null), null, has_nan=_are_nan(values))
 
     def _parse(self, text: str | None) -> Any:
         if text not in self._parsed:
@@ -87,6 +84,14 @@ class PartitionColumn:
             except InvalidTableError:
                 self._parsed[text] = _INVALID
         return self._parsed[text]
+
+
+def _are_nan(values: pa.Array) -> Mask:
+    """Which values are NaN: it doesn't count for the files of other partitions."""
+    if not pa.types.is_floating(values.type):
+        return False
+    found = pc.fill_null(pc.is_nan(values), scalar_of(False, pa.bool_()))
+    return found if pc.any(found).as_py() else False
 
 
 def _arrow_type(data_type: DataType) -> pa.DataType | None:

@@ -92,9 +92,44 @@ def test_a_text_that_is_no_value_keeps_its_file(type_: str, text: str) -> None:
 
 
 def test_nan_keeps_its_file_where_engines_disagree() -> None:
-    assert matches("double", ["NaN", "1.0"], p > 5) == [0, 1]
+    assert matches("double", ["NaN", "1.0"], p > 5) == [0]
     assert matches("double", ["2.0", "7.0"], p > 5) == [1]
     assert matches("double", ["NaN", None], p.is_null()) == [1]
+
+
+@pytest.mark.parametrize("type_", ["double", "float"])
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        # Spark: NaN is greater than all else, and equals itself. Arrow: it is neither, and equals nothing.
+        (p > 5, [0, 3]),
+        (p >= 7, [0, 3]),
+        (p < 7, [1]),
+        (p == 1.0, [1]),
+        (p != 1.0, [0, 3]),
+        (~(p == 1.0), [0, 3]),
+        (~(p > 5), [0, 1]),
+        (~(p < 5), [0, 3]),
+        (pc.scalar(5.0) < p, [0, 3]),
+        (pc.scalar(5.0) > p, [1]),
+        (p == p, [0, 1, 3]),
+        (p != p, [0]),
+        (p.isin([1.0, 2.0]), [1]),
+        (~p.isin([1.0, 2.0]), [0, 2, 3]),
+        (p.isin([7.0, float("nan")]), [0, 3]),
+        (p.isin([float(n) for n in range(2, 200)]), [3]),
+        (~p.isin([float(n) for n in range(2, 200)]), [0, 1, 2]),
+        (p.is_null(nan_is_null=True), [0, 2]),
+        (p.is_null(), [2]),
+        (p.is_null(nan_is_null=True) & ~p.is_null(), [0]),
+        ((p == 1.0) | p.is_null(), [1, 2]),
+    ],
+    ids=str,
+)
+def test_nan_doesnt_keep_the_files_of_other_partitions(
+    type_: str, predicate: Any, expected: list[int]
+) -> None:
+    assert matches(type_, ["NaN", "1.0", None, "7.0"], predicate) == expected
 
 
 def test_any_function_of_partition_columns_is_evaluated() -> None:

@@ -151,16 +151,16 @@ def test_different_values_are_several_partitions(
 
 
 def test_partitions_of_nan_in_one_of_two_columns_are_compacted(tmp_path: Path) -> None:
-    pairs = [("NaN", "a")] * 50 + [("NaN", None)] * 49
+    pairs = [("NaN", "a")] * 50 + [("NaN", None)] * 49 + [("1.0", "a")] * 49
     schema = StructType(
         (StructField("id", LONG), StructField("p", DOUBLE), StructField("q", STRING))
     )
     values = [{"p": p, "q": q} for p, q in pairs]
     table, adds = table_with_files(tmp_path, schema, values)
-    assert compact(table, adds[0], adds[-1]) == AutoCompaction(2, 50, 1)
+    assert compact(table, adds[0], adds[60], adds[-1]) == AutoCompaction(2, 50, 1)
     found = table.snapshot().files(columns=["partitionValues"])["partitionValues"].to_pylist()
     counts = Counter((dict(each)["p"], dict(each)["q"]) for each in found)
-    assert counts == {("NaN", "a"): 1, ("NaN", None): 49}
+    assert counts == {("NaN", "a"): 1, ("NaN", None): 49, ("1.0", "a"): 49}
 
 
 def test_a_table_without_partitions_is_one(tmp_path: Path) -> None:
