@@ -120,7 +120,7 @@ def test_partitions_of_all_types_are_compacted(tmp_path: Path, type_: str, text:
         ("boolean", ["true", "True"]),
         ("date", ["2026-01-01", "2026-1-1"]),
         ("timestamp", ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+02:00"]),
-        ("string", ["", None]),
+        ("integer", ["", None]),
     ],
 )
 def test_equal_values_are_one_partition_however_they_are_written(
@@ -138,6 +138,8 @@ def test_equal_values_are_one_partition_however_they_are_written(
         ("double", ["NaN", None]),
         ("string", ["NaN", "nan"]),
         ("string", ["a", "a\0"]),
+        # Spark reads the first as an empty string.
+        ("string", ["", None]),
         # Readers differ in the zone of the first.
         ("timestamp", ["2026-01-01 00:00:00", "2026-01-01T00:00:00Z"]),
     ],

@@ -26,7 +26,7 @@ from airflow_delta.engine.features.column_mapping import mapping_mode, physical_
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.partition_values import has_zone, parse_partition_value
-from airflow_delta.engine.model.schema import DataType, StructField
+from airflow_delta.engine.model.schema import BINARY, STRING, DataType, StructField
 from airflow_delta.engine.scan.file_pruner import FilePruner
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
@@ -49,7 +49,7 @@ class LiveFiles:
         records: the number of rows of each, including deleted ones; -1 where it is unknown, as it is for
             all files without a deletion vector.
         partitions: the number of the partition of each: the same for equal values, however they are
-            written, apart from timestamps with and without a zone.
+            written; see `partition_key` for those that readers distinguish.
     """
 
     adds: pa.Table
@@ -203,7 +203,9 @@ def _number_keys(keys: Sequence[Any]) -> list[int]:
 def partition_key(text: str | None, data_type: DataType) -> tuple[Any, ...]:
     """A key that is equal for values that no reader distinguishes: NaN, but not the zeros of both signs.
 
-    Readers differ in what a timestamp without a zone is, so it never equals one with a zone.
+    Readers differ in what a timestamp without a zone is, so it never equals one with a zone. An empty text
+    is null by the protocol, but Spark and the kernels read it as an empty string or binary, so there it
+    isn't the null that they read.
 
     Args:
         text: the text in the log; None for null.
@@ -220,4 +222,6 @@ def partition_key(text: str | None, data_type: DataType) -> tuple[Any, ...]:
         return NAN_KEY if math.isnan(value) else (value, math.copysign(1, value))
     if isinstance(value, datetime):
         return (value, has_zone(str(text)))
+    if text == "" and data_type in (STRING, BINARY):
+        return (None, text)
     return (value,)

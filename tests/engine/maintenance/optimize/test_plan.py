@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_delta.engine import (
+    BINARY,
     DOUBLE,
     LONG,
     STRING,
@@ -25,6 +26,7 @@ from airflow_delta.engine import (
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.engine.maintenance.optimize.packing import pack_files
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from airflow_delta.engine.model.schema import DataType
 
 SCHEMA = StructType((StructField("id", LONG), StructField("p", STRING)))
 MB = 1 << 20
@@ -190,6 +192,18 @@ def test_timestamps_with_and_without_a_zone_are_two_partitions(tmp_path: Path) -
     transaction = table.transaction("WRITE")
     bare, zoned = "2020-01-01 00:00:00", "2020-01-01T00:00:00.000000Z"
     for number, text in enumerate([bare, zoned, f"{bare}.0", "2020-01-01 01:00:00+01:00"]):
+        transaction.add_file(AddFile(f"{number}.parquet", {"p": text}, 9, 1, data_change=True))
+    transaction.commit()
+    assert chosen(table) == [{0, 2}, {1, 3}]
+
+
+@pytest.mark.parametrize("type_", [STRING, BINARY])
+def test_empty_texts_and_nulls_are_two_partitions(tmp_path: Path, type_: DataType) -> None:
+    """Both are null by the protocol, but Delta Spark and the kernels read an empty text as a value."""
+    schema = StructType((StructField("id", LONG), StructField("p", type_)))
+    table = DeltaTable.create(str(tmp_path), schema, partition_by=["p"])
+    transaction = table.transaction("WRITE")
+    for number, text in enumerate(["", None, "", None]):
         transaction.add_file(AddFile(f"{number}.parquet", {"p": text}, 9, 1, data_change=True))
     transaction.commit()
     assert chosen(table) == [{0, 2}, {1, 3}]
