@@ -9,6 +9,7 @@ from airflow_delta.engine.errors import CommitConflictError, ConstraintViolation
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.transaction.staged import check_txn
+from airflow_delta.spark.runtime.call_sites import without_call_sites
 from airflow_delta.spark.writer.new_files import NewFiles, commit_files
 from airflow_delta.spark.writer.target import ENFORCED, WriteTarget, target_of
 
@@ -140,12 +141,13 @@ def redone(change: Callable[[], _Result]) -> _Result:
     Raises:
         CommitConflictError: other writers were faster each time.
     """
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return change()
-        except CommitConflictError:
-            continue
-    return change()
+    with without_call_sites():
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return change()
+            except CommitConflictError:
+                continue
+        return change()
 
 
 def commit_change(

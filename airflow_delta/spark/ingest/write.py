@@ -40,6 +40,7 @@ from airflow_delta.spark.dml.conditions import predicate_text
 from airflow_delta.spark.ingest.auto_compaction import AutoCompaction, compact_after_write
 from airflow_delta.spark.ingest.commit import commit_write
 from airflow_delta.spark.ingest.replacement import check_replacement, stage_replacement
+from airflow_delta.spark.runtime.call_sites import without_call_sites
 from airflow_delta.spark.writer.file_writing import write_new_files
 from airflow_delta.spark.writer.new_files import NewFiles
 from airflow_delta.spark.writer.request import WriteRequest, check_request
@@ -178,6 +179,7 @@ def write(
     )
 
 
+@without_call_sites()
 def write_table(
     rows: DataFrame, request: WriteRequest, *, txn: tuple[str, int] | None = None
 ) -> WriteResult:

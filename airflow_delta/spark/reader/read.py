@@ -22,6 +22,7 @@ from airflow_delta.spark.reader.pruning import pruning_expression
 from airflow_delta.spark.reader.row_tracking import tracked_rows
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.reader.versions_read import newest_version_options
+from airflow_delta.spark.runtime.call_sites import without_call_sites
 
 if TYPE_CHECKING:
     from airflow_delta.engine.commit.owner import CommitOwner
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["read_snapshot"]
 
 
+@without_call_sites()
 def read_snapshot(
     spark: SparkSession,
     uri: str,

@@ -48,11 +48,8 @@ def job_session(storage_options: Mapping[str, str], *locations: str) -> Iterator
 def _started_session() -> SparkSession:
     from pyspark.sql import SparkSession
 
-    # Otherwise PySpark tells the JVM at each operation on a column which line of this package made it, for
-    # messages. These are ten calls instead of one, which take seconds for tables of hundreds of columns.
-    builder = SparkSession.builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
     try:
-        spark = builder.getOrCreate()
+        spark = SparkSession.builder.getOrCreate()
     except Exception as error:
         raise SparkStartError(_start_failure(error)) from error
     context = spark.sparkContext
