@@ -106,7 +106,7 @@ def subcommand(
         cls=Subcommand,
         is_long=is_long,
         help=help,
-        short_help=help.partition(". ")[0],
+        short_help=help.partition(". ")[0].removesuffix("."),
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
