@@ -56,7 +56,8 @@ __all__ = ["optimize"]
     "--min-cube-size",
     type=int,
     metavar="BYTES",
-    help="Files that were clustered together stay if they have so many bytes; default: 100 GiB.",
+    help="No other files are clustered with files that were clustered together and have at least this many "
+    "bytes; default: 100 GiB.",
 )
 @click.option(
     "--max-bytes", type=int, metavar="BYTES", help="The most bytes to rewrite in this run."

@@ -69,7 +69,8 @@ class DeltaTableVersionTrigger(BaseEventTrigger):
         a poll may have different ones.
     :param operations: report only if one of the new versions is by one of these operations, such as
         ``["WRITE", "MERGE"]``; None: any.
-    :param min_new_versions: report only if so many new versions pass the other filters.
+    :param min_new_versions: report only if at least this many new versions pass the other
+        filters.
     :param data_change_only: report only if a new version changes rows: an optimization doesn't.
     :raises ArgumentError: an argument is invalid.
     """

@@ -61,8 +61,8 @@ class OptimizeMethods(TableBase):
                 to another run.
             commit_bytes: the bytes of files after which what is done is committed; None for 16 GiB. If a
                 run fails, its earlier commits stay.
-            min_cube_size: of a clustered table: files that were clustered together stay if they have so
-                many bytes; None for 100 GiB, as in Delta Spark.
+            min_cube_size: of a clustered table: no other files are clustered with files that were
+                clustered together and have at least this many bytes; None for 100 GiB, as in Delta Spark.
             dry_run: only plan.
 
         Raises:

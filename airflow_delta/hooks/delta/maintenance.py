@@ -203,8 +203,8 @@ class MaintenanceMethods(ManagedCommitMethods):
         :param z_order_by: columns by which files are sorted, as SQL names them, such as ``address.city``.
         :param full: sort also what is sorted already.
         :param max_bytes: the most bytes of files to rewrite; None for any number.
-        :param min_cube_size: of a clustered table: files that were clustered together stay if they have so
-            many bytes; None: 100 GiB.
+        :param min_cube_size: of a clustered table: no other files are clustered with files that were
+            clustered together and have at least this many bytes; None: 100 GiB.
         :param dry_run: only report what would be rewritten.
         :returns: ``table_uri``, the entries of `OptimizeResult.to_dict`, ``dry_run`` and ``duration_ms``.
         :raises DeltaError: an argument is invalid, or the table can't be read or written.

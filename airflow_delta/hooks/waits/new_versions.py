@@ -73,7 +73,7 @@ class Filters:
 
     Attributes:
         operations: the names of operations, in upper case; none: all.
-        min_new_versions: how many versions there must be.
+        min_new_versions: at least this many versions must pass the other filters.
         data_change_only: only versions that change rows, and not only their files or the metadata.
     """
 

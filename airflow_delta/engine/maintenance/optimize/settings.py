@@ -73,7 +73,8 @@ class OptimizeSettings:
         commit_bytes: the bytes of files after which what is done is committed.
         order: by which columns rows are sorted; None to keep their order.
         full: whether to sort what is sorted already, and what others have clustered.
-        min_cube_size: files that were clustered together stay from so many bytes on.
+        min_cube_size: no other files are clustered with files that were clustered together and have at
+            least this many bytes.
     """
 
     where: Any
