@@ -32,7 +32,8 @@ class BackfillOperator(TableTask):
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable
+        ``AIRFLOW_DELTA_COMMIT_OWNER_URL``. (templated)
     """
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "version")

@@ -33,7 +33,8 @@ class LogCompactionOperator(TableTask):
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable
+        ``AIRFLOW_DELTA_COMMIT_OWNER_URL``. (templated)
     :param dry_run: only report what would be compacted; ``bytes`` and ``rows`` are None then.
     :param backfill_first: first have the commit owner of a managed table backfill missing versions. It
         has no effect on other tables and on a dry run.

@@ -63,8 +63,8 @@ class OptimizeOperator(JobTask):
     :param full: sort also what is sorted already; of a clustered table also what others have clustered.
         (templated)
     :param max_bytes: the most bytes of files to rewrite in this run; None for any number. (templated)
-    :param min_cube_size: of a clustered table: files that were clustered together stay if they have at
-        least this many bytes; None: 100 GiB. (templated)
+    :param min_cube_size: of a clustered table: no other files are clustered with files that were
+        clustered together and have at least this many bytes; None: 100 GiB. (templated)
     :param dry_run: only report what would be rewritten, and which engine would do it; this never submits a
         job. (templated)
     :param engine: ``local`` rewrites files in the worker, in bounded memory. ``spark`` submits a PySpark
@@ -78,7 +78,8 @@ class OptimizeOperator(JobTask):
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable
+        ``AIRFLOW_DELTA_COMMIT_OWNER_URL``. (templated)
     """
 
     template_fields: Sequence[str] = (

@@ -64,7 +64,8 @@ class AddConstraintOperator(_RowRuleTask):
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable
+        ``AIRFLOW_DELTA_COMMIT_OWNER_URL``. (templated)
     """
 
     template_fields: Sequence[str] = (*_RowRuleTask.template_fields, "name", "expression")
@@ -111,7 +112,8 @@ class SetNotNullOperator(_RowRuleTask):
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable
+        ``AIRFLOW_DELTA_COMMIT_OWNER_URL``. (templated)
     """
 
     template_fields: Sequence[str] = (*_RowRuleTask.template_fields, "column")

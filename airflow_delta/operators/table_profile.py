@@ -58,7 +58,8 @@ class TableProfileOperator(JobTask):
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable
+        ``AIRFLOW_DELTA_COMMIT_OWNER_URL``. (templated)
         A version that isn't backfilled is backfilled before Spark reads it.
     :param spark_conn_id: the Spark connection; must exist if Spark is needed. (templated)
     :param spark_conf: Spark properties of the job. (templated)

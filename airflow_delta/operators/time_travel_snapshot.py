@@ -78,7 +78,8 @@ class TimeTravelSnapshotOperator(JobTask):
     :param delta_conn_id: the connection with the credentials of the tables' store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable
+        ``AIRFLOW_DELTA_COMMIT_OWNER_URL``. (templated)
         A pinned version that isn't backfilled is backfilled before it is copied.
     :param spark_conn_id: the Spark connection of the job; must exist if there is a target. (templated)
     :param spark_conf: Spark properties of the job. (templated)

@@ -26,7 +26,8 @@ class DeltaHook(ReadMethods, RepairMethods):
     :param delta_conn_id: the connection with the credentials, of type ``delta`` or one of the
         clouds' own types. None: the default connection of each table URI's scheme.
     :param commit_owner_conn_id: the connection with the database of the SQL commit owner, for managed
-        tables. None: ``delta_commit_owner_default`` if it exists, else the environment variable.
+        tables. None: ``delta_commit_owner_default`` if it exists, else the environment variable
+        ``AIRFLOW_DELTA_COMMIT_OWNER_URL``.
     :param allowed_outside: locations outside of the tables below which they may read files that their logs
         name, in addition to those in the connection's extra of the same name; see `DeltaTable`.
     """
