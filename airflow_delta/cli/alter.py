@@ -28,7 +28,8 @@ __all__ = ["alter"]
 @click.group(
     "alter",
     cls=CommandGroup,
-    help="Change columns, properties, constraints or clustering, by one commit. No data file is rewritten.",
+    help="Change columns, properties, constraints or clustering, by one commit. No data file is rewritten. "
+    "A column inside another is named with dots, such as address.city.",
     short_help="Change columns, properties, constraints or clustering",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -37,9 +38,13 @@ def alter() -> None:
 
 
 _COLUMN = click.argument("column", metavar="COLUMN")
-_IF_EXISTS = click.option("--if-exists", is_flag=True, help="Ignore what the table doesn't have.")
-_FIRST = click.option("--first", is_flag=True, help="Before all other columns.")
-_AFTER = click.option("--after", metavar="NAME", help="After this column.")
+_IF_EXISTS = click.option(
+    "--if-exists", is_flag=True, help="Don't fail if the table doesn't have it."
+)
+_FIRST = click.option("--first", is_flag=True, help="Put it first in the table or struct.")
+_AFTER = click.option(
+    "--after", metavar="NAME", help="Put it after this column of the table or struct."
+)
 
 
 def _change(name: str, help: str) -> Callable[[Callable[..., CommitResult]], click.Command]:  # noqa: A002
@@ -93,7 +98,7 @@ def _add_feature(alteration: TableAlteration, feature: str) -> CommitResult:
 
 
 @_change(
-    "add-column", "Add a column, which is null in all existing rows. See change-type for types."
+    "add-column", "Add a column, which is null in all existing rows. TYPE is as for change-type."
 )
 @_COLUMN
 @click.argument("type_", metavar="TYPE")
@@ -206,19 +211,19 @@ def _drop_constraint(alteration: TableAlteration, name: str, *, if_exists: bool)
     return alteration.drop_constraint(name, if_exists=if_exists)
 
 
-@_change("cluster-by", "Cluster the table by other columns from now on; by none without COLUMN.")
+@_change("cluster-by", "Cluster the table by other columns from now on; without COLUMN, by none.")
 @click.argument("columns", metavar="[COLUMN...]", nargs=-1)
 def _cluster_by(alteration: TableAlteration, columns: tuple[str, ...]) -> CommitResult:
     return alteration.cluster_by([_path(column) for column in columns])
 
 
-@_change("set-name", "Set the name in the metadata; remove it without NAME.")
+@_change("set-name", "Set the name in the metadata; without NAME, remove it.")
 @click.argument("name", metavar="[NAME]", required=False)
 def _set_name(alteration: TableAlteration, name: str | None) -> CommitResult:
     return alteration.set_name(name)
 
 
-@_change("set-description", "Set the description of the table; remove it without TEXT.")
+@_change("set-description", "Set the description of the table; without TEXT, remove it.")
 @click.argument("description", metavar="[TEXT]", required=False)
 def _set_description(alteration: TableAlteration, description: str | None) -> CommitResult:
     return alteration.set_description(description)
