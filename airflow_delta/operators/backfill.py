@@ -24,7 +24,7 @@ class BackfillOperator(TableTask):
 
     Returns a dictionary with ``table_uri``, ``version`` and ``backfilled_version`` (the newest backfilled
     version), ``ratified_version``, ``lag`` (the number of ratified versions that aren't backfilled),
-    ``num_backfilled`` (by this try) and ``duration_ms``.
+    ``num_backfilled`` (by this try, or by others meanwhile) and ``duration_ms``.
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the last version to be backfilled; None: all ratified versions; ``triggering_event``:

@@ -66,9 +66,9 @@ class ChangeFeedOperator(JobTask):
     Returns a dictionary with ``table_uri``, ``table_id``, ``version`` (the same as
     ``end_version``), ``start_version``, ``end_version`` and ``num_files`` (the files that contain
     the changes). With a target it also has ``target_uri``, ``target_version`` (None unless the
-    target is a Delta table), ``appended`` (False if the target had the changes already),
-    ``num_changes`` and ``counts`` by kind of change (both None if a Delta target had the changes
-    already). Spark is started only if there is something to append.
+    target is a Delta table), ``appended`` (False if the target had the changes already, or
+    no row changed), ``num_changes`` and ``counts`` by kind of change (see the reference for when
+    both are None). Spark is started only if there is something to append.
 
     :param table_uri: the table's path or URI. (templated)
     :param target_uri: the target to which the changes are appended; None: none. (templated)

@@ -42,7 +42,7 @@ class UpdateOperator(SparkTask):
 
     :param table_uri: the table's path or URI. (templated)
     :param set: the new values by column, each SQL over the old values as a text, a number, a boolean or
-        None; ``DEFAULT`` is the column's default. A member of a struct is ``"address.city"``. (templated)
+        None; ``DEFAULT`` is the column's default. A field of a struct is ``"address.city"``. (templated)
     :param condition: the condition in SQL; ``true`` updates all rows. (templated)
     :param user_metadata: a text for the commit. (templated)
     :param spark_conn_id: the Spark connection; must exist. (templated)

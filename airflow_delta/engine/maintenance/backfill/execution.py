@@ -155,7 +155,7 @@ class BackfillResult:
 
         Returns:
             ``version`` and ``backfilled_version`` (the newest that is backfilled), ``ratified_version``,
-            ``lag`` (ratified versions that aren't backfilled) and ``num_backfilled`` (by this call).
+            ``lag`` (ratified versions that aren't backfilled) and ``num_backfilled``.
         """
         return {
             "version": self.backfilled_version,
