@@ -69,7 +69,8 @@ class OptimizeOperator(JobTask):
         job. (templated)
     :param engine: ``local`` rewrites files in the worker, in bounded memory. ``spark`` submits a PySpark
         job. ``auto`` uses Spark if ``spark_conn_id`` is given and the files to rewrite have at least
-        ``spark_threshold_bytes``. All follow the same plan, and each goes on where another has stopped.
+        ``spark_threshold_bytes``. Both follow the same plan, and each continues the
+        other's work.
         (templated)
     :param spark_conn_id: the Spark connection; None: ``spark_default`` for ``engine="spark"``, and no Spark
         for ``auto``. (templated)

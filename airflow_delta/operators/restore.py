@@ -23,8 +23,9 @@ class RestoreOperator(TableTask):
 
     The commit contains the transaction identifier of the task in its DAG run. A retry, or the
     cleared task, finds this commit and makes no other, so that it doesn't undo later commits;
-    ``repeated`` is true then. To restore again, run the DAG again. Don't clear the task after the log was
-    cleaned up: if the commit is gone, and a later run has restored, it undoes the commits since.
+    ``repeated`` is true then. To restore again, run the DAG again. Don't clear the task when the log has
+    lost this commit in a cleanup: if a later run has restored the table, too, the cleared task restores
+    again, and undoes the commits since.
 
     Returns a dictionary with ``table_uri``, ``version`` (of the commit, or the newest for a dry run),
     ``restored_version``, ``committed``, ``repeated``, the numbers of added and removed files and bytes,

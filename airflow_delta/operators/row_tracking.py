@@ -20,7 +20,7 @@ __all__ = ["EnableRowTrackingOperator"]
 class EnableRowTrackingOperator(TableTask):
     """Enable row tracking on a table, also on one with data. It doesn't use Spark.
 
-    Files that have no row ids are committed again in batches, as they are, which gives them theirs; then
+    Files that have no row ids are committed again in batches, as they are, which gives them row ids; then
     the property ``delta.enableRowTracking`` is set. A retry continues where the previous try stopped. If
     row tracking is enabled already, nothing is done.
 

@@ -46,9 +46,9 @@ class VacuumOperator(JobTask):
         default a week. (templated)
     :param mode: ``full`` checks all files that the store lists, ``lite`` only those that commits have
         removed since the last vacuum. (templated)
-    :param inventory: a Parquet file that lists the files, instead of a listing of the store, such as object
-        stores write once a day; in the same store as the table. With Spark it may be a directory of such
-        files. (templated)
+    :param inventory: a Parquet file that lists the files, such as object stores write once a day. It
+        replaces a listing of the store, and must be in the table's store. With Spark it may be a directory
+        of such files. (templated)
     :param enforce_retention: refuse a shorter retention than that of the property.
     :param dry_run: only report what would be deleted. (templated)
     :param engine: ``local`` lists and deletes in the worker. ``spark`` submits a PySpark job, which

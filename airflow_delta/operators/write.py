@@ -95,8 +95,9 @@ class WriteOperator(RowSourceTask):
         partitions of the new rows. (templated)
     :param merge_schema: add columns of the rows that the table lacks.
     :param overwrite_schema: with ``overwrite``, replace the columns of the table by those of the rows.
-    :param optimize_write: shuffle the rows by partition first; None: as the table's property says, or for
-        partitioned tables.
+    :param optimize_write: shuffle the rows by partition first; None: as the property
+        ``delta.autoOptimize.optimizeWrite`` says; without it, if the table is partitioned or
+        ``target_file_size`` is given.
     :param target_file_size: the size in bytes of the files of such a shuffle. (templated)
     :param user_metadata: a text for the commit. (templated)
     :param spark_conn_id: the Spark connection; must exist. (templated)
