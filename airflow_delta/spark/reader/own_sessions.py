@@ -33,7 +33,7 @@ _READ_SETTINGS = {
 _PLANNING_SETTINGS = {"spark.sql.constraintPropagation.enabled": "false"}
 """The settings under which Spark's optimizer doesn't infer filters from what it knows of columns.
 
-For hundreds of columns that takes far longer than all the rest: a minute and a half for a merge of 400
+For hundreds of columns that takes far longer than all the rest: more than a minute for a merge of 400
 columns. The rows are the same without these filters.
 """
 
