@@ -26,6 +26,10 @@ ENGINE = (
     "airflow_delta.engine.arrow.json.reader",
     "airflow_delta.engine.arrow.parquet.action_file",
     "airflow_delta.engine.replay.reconcile",
+    "airflow_delta.engine.replay.repeated_keys",
+    "airflow_delta.engine.replay.seen_keys",
+    "airflow_delta.engine.checkpoint.distinct_files",
+    "airflow_delta.engine.snapshot.live_files",
     "airflow_delta.engine.scan.file_pruner",
 )
 

@@ -29,7 +29,12 @@ _ROWS = 10_000_000
 _COLUMNS = ("id", "name")
 _ROW = "id = 123456"
 
-_OUR_MODULES = (*ENGINE, "airflow_delta.engine.snapshot.scanning", "pyarrow.compute")
+_OUR_MODULES = (
+    *ENGINE,
+    "airflow_delta.engine.snapshot.scanning",
+    "pyarrow.acero",
+    "pyarrow.compute",
+)
 _PEER_MODULES = ("deltalake", "arro3.core", "pyarrow.dataset", "pyarrow.parquet", "pyarrow.compute")
 
 

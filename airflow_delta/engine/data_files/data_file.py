@@ -56,6 +56,9 @@ _VIEWS = (
 _MAX_GAP = 64 << 10
 """Ranges with a smaller gap between them are read by one request."""
 
+_TAIL = 64 << 10
+"""The bytes at the end of a file that are read first; most footers are shorter."""
+
 _BUFFER = 256 << 10
 """The bytes that are read at a time of each column, on a disk."""
 
@@ -126,7 +129,9 @@ class DataFile:
     @lazy_property
     def _head(self) -> tuple[Any, pa.Schema, HybridCalendar | None]:
         with self._source() as source, self.errors():
-            file = self._open(source, None)
+            # Only the end of the file, in memory: Arrow would come back to Python for each of its reads,
+            # where threads that open files wait for each other.
+            file = self._open(pa.BufferReader(self._tail(source)), None)
             calendar = calendar_of(file.metadata)
             if any(_is_unsuitable(type_) for type_ in file.schema_arrow.types):
                 # Arrow can't select rows of views, nor read inner dictionaries in several pieces, and each
@@ -234,6 +239,15 @@ class DataFile:
             footer = self._read(source, stored.footer_start, stored.footer_length)
             if zlib.crc32(footer) != stored.footer_checksum:
                 raise self.error("it was changed while it was copied")
+
+    def _tail(self, source: BinaryIO) -> bytes:
+        """The end of the file, with the footer."""
+        tail = self._read(source, self.size - (length := min(self.size, _TAIL)), length)
+        # A length that is too large is left to Arrow, which refuses the file.
+        needed = int.from_bytes(tail[-FOOTER_END:-4], "little") + FOOTER_END
+        return (
+            self._read(source, self.size - needed, needed) if length < needed <= self.size else tail
+        )
 
     def _plain_footer(self, source: BinaryIO, footer: Any) -> Any:
         """The footer without Arrow's own schema."""

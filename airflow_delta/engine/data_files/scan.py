@@ -36,7 +36,7 @@ from airflow_delta.engine.storage.file_access import FileAccess
 __all__ = ["Scan"]
 
 _FEWEST_THREADS, _MOST_THREADS = 2, 4
-_SMALL = 1 << 20
+_SMALL = 8 << 20
 """Files of so many bytes together are read without threads."""
 
 
