@@ -36,7 +36,9 @@ from airflow_delta.engine.parquet import (
     FOOTER_END,
     PyarrowFallback,
     StoredFile,
+    has_encrypted_columns,
     hide_arrow_schema,
+    read_file_end,
     read_stored_file,
 )
 from airflow_delta.engine.storage.file_access import FileAccess
@@ -55,9 +57,6 @@ _VIEWS = (
 
 _MAX_GAP = 64 << 10
 """Ranges with a smaller gap between them are read by one request."""
-
-_TAIL = 64 << 10
-"""The bytes at the end of a file that are read first; most footers are shorter."""
 
 _BUFFER = 256 << 10
 """The bytes that are read at a time of each column, on a disk."""
@@ -111,6 +110,7 @@ class DataFile:
             MissingFilesError: the file doesn't exist.
             DataFileError: the file is no Parquet file, or has another size than in the log.
             CorruptLogError: the log lacks its size.
+            UnsupportedFeatureError: the file has encrypted columns.
             OutsidePathError: the table may not read there.
             StorageError: the store failed.
         """
@@ -129,9 +129,10 @@ class DataFile:
     @lazy_property
     def _head(self) -> tuple[Any, pa.Schema, HybridCalendar | None]:
         with self._source() as source, self.errors():
-            # Only the end of the file, in memory: Arrow would come back to Python for each of its reads,
-            # where threads that open files wait for each other.
-            file = self._open(pa.BufferReader(self._tail(source)), None)
+            end = read_file_end(source, self.size)
+            file = self._open(pa.BufferReader(end), None)
+            if has_encrypted_columns(end, file.metadata.serialized_size):
+                raise self._encrypted()
             calendar = calendar_of(file.metadata)
             if any(_is_unsuitable(type_) for type_ in file.schema_arrow.types):
                 # Arrow can't select rows of views, nor read inner dictionaries in several pieces, and each
@@ -240,15 +241,6 @@ class DataFile:
             if zlib.crc32(footer) != stored.footer_checksum:
                 raise self.error("it was changed while it was copied")
 
-    def _tail(self, source: BinaryIO) -> bytes:
-        """The end of the file, with the footer."""
-        tail = self._read(source, self.size - (length := min(self.size, _TAIL)), length)
-        # A length that is too large is left to Arrow, which refuses the file.
-        needed = int.from_bytes(tail[-FOOTER_END:-4], "little") + FOOTER_END
-        return (
-            self._read(source, self.size - needed, needed) if length < needed <= self.size else tail
-        )
-
     def _plain_footer(self, source: BinaryIO, footer: Any) -> Any:
         """The footer without Arrow's own schema."""
         length = footer.serialized_size + FOOTER_END
@@ -333,6 +325,15 @@ class DataFile:
             table=self.table,
             path=self.path,
             column=column,
+            version=self._version,
+        )
+
+    def _encrypted(self) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(
+            f"the data file {self.path!r} of version {self._version} has encrypted columns, and the engine "
+            "has no keys: read the table with Spark, in a session that has them",
+            table=self.table,
+            path=self.path,
             version=self._version,
         )
 

@@ -4,6 +4,7 @@ The rest of the engine imports this module, and none of those below it. It offer
 
 * `read_non_file_rows` for opening a table, where importing pyarrow would take longer than all the rest;
 * `read_stored_file`, `check_pages`, `replace_columns` and `StitchedFile` for writing checkpoints;
+* `read_file_end` and `has_encrypted_columns` for all footers that pyarrow parses;
 * `hide_arrow_schema` for data files with types that Arrow restores and then can't read;
 * `footer_start` and `add_field_ids` for data files whose writer can't write all field ids;
 * `IndexedFooter`, `read_pages`, `read_page_bounds` and `column_file` for the pages of data files.
@@ -17,6 +18,7 @@ docs/explanation/why-parquet-footers-are-read-by-hand.md has the reasons.
 
 from airflow_delta.engine.parquet.fallback import PyarrowFallback
 from airflow_delta.engine.parquet.field_ids import FOOTER_END, add_field_ids, footer_start
+from airflow_delta.engine.parquet.file_end import has_encrypted_columns, read_file_end
 from airflow_delta.engine.parquet.page_index import (
     ChunkPages,
     IndexedFooter,
@@ -49,9 +51,11 @@ __all__ = [
     "check_pages",
     "column_file",
     "footer_start",
+    "has_encrypted_columns",
     "hide_arrow_schema",
     "index_range",
     "parse_stored_file",
+    "read_file_end",
     "read_non_file_rows",
     "read_page_bounds",
     "read_pages",

@@ -22,12 +22,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_delta.engine.errors import StorageError
+from airflow_delta.engine.errors import DataFileError, StorageError, UnsupportedFeatureError
 from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.parquet import PyarrowFallback, has_encrypted_columns, read_file_end
 from airflow_delta.spark.reader.own_sessions import planned_quickly
 from airflow_delta.spark.runtime.locations import RENAMED_AT_ONCE
 
@@ -72,6 +74,11 @@ STATISTICS_SETTING = "parquet.column.statistics.enabled"
 _OF_COMMITTER = re.compile(r"(?:^|/)(?:_temporary|__magic[^/=]*|\.[^/=]*)/")
 
 _FOOTERS_AT_A_TIME = 8
+
+_REMEDY = (
+    "If this session wrote it, remove the settings that begin with parquet.encryption, because the engine "
+    "reads the footer of each new file; otherwise rewrite the file without encryption"
+)
 
 # The settings are those of the whole session, so only one writer at a time may change them.
 _session_lock = threading.Lock()
@@ -166,13 +173,17 @@ def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
     """List the Parquet files below a directory, sorted by path.
 
     Some may have no rows: Spark sometimes writes a file for an empty partition.
+
+    Raises:
+        DataFileError: a file can't be read as Parquet. Facts: path.
+        UnsupportedFeatureError: a file has encrypted columns. Facts: path.
+        StorageError: the store failed.
     """
     infos = [info for info in storage.walk(directory) if is_data_file(info.path, directory)]
 
     def read(info: FileInfo) -> DataFile:
         """Read the footer of one file."""
-        with storage.open(info.path, size=info.size) as file:
-            return DataFile(info, pq.read_metadata(file))
+        return DataFile(info, _read_footer(storage, info.path, info.size))
 
     with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as pool:
         files = list(pool.map(read, infos))
@@ -226,10 +237,37 @@ def read_footer(table: DeltaTable, path: str, size: int) -> Any:
         table: the table.
         path: the path in the log.
         size: the file's size in bytes.
+
+    Raises:
+        DataFileError: it can't be read as Parquet. Facts: path.
+        UnsupportedFeatureError: it has encrypted columns. Facts: path.
+        OutsidePathError: the table may not read there.
+        StorageError: the store failed.
     """
     storage, name = table.file_access.locate(resolve(table.storage.root, path))
-    with storage.open(name, size=size) as file:
-        return pq.read_metadata(file)
+    return _read_footer(storage, name, size)
+
+
+def _read_footer(storage: Storage, path: str, size: int) -> Any:
+    with storage.open(path, size=size) as file:
+        end = read_file_end(file, size)
+    try:
+        footer = pq.read_metadata(pa.BufferReader(end))
+        is_encrypted = has_encrypted_columns(end, footer.serialized_size)
+    except (pa.ArrowException, OSError, PyarrowFallback) as error:
+        raise DataFileError(
+            f"the data file {path!r} can't be read as Parquet: {error}; nothing was committed. {_REMEDY}",
+            table=storage.root,
+            path=path,
+        ) from error
+    if is_encrypted:
+        raise UnsupportedFeatureError(
+            f"the data file {path!r} has encrypted columns, and the engine has no keys; nothing was "
+            f"committed. {_REMEDY}",
+            table=storage.root,
+            path=path,
+        )
+    return footer
 
 
 @contextmanager

@@ -18,13 +18,14 @@ import pyarrow.parquet as pq
 
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.model.lazy import lazy_property
+from airflow_delta.engine.parquet import PyarrowFallback, has_encrypted_columns, read_file_end
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["ParquetSource"]
 
 # The errors that Arrow raises for a damaged file. Errors of the storage have other types: the files that
 # it opens raise no OSError.
-_DAMAGE = (pa.ArrowException, OSError, IndexError, ValueError)
+_DAMAGE = (pa.ArrowException, OSError, IndexError, ValueError, PyarrowFallback)
 
 _LOCAL_BUFFER = 1 << 20
 
@@ -69,7 +70,10 @@ class ParquetSource:
         if self._exact_size and (found := self._storage.head(path).size) != size:
             raise self.corrupt(f"it has {found} bytes, expected {size}")
         with self.damage(), self._storage.open(path, size=size) as source:
-            reader = pq.ParquetFile(source).reader
+            end = read_file_end(source, size)
+            reader = pq.ParquetFile(pa.BufferReader(end)).reader
+            if has_encrypted_columns(end, reader.metadata.serialized_size):
+                raise self.corrupt("it has encrypted columns, and the engine has no keys")
             paths = {tuple(path): index for index, path in enumerate(reader.column_paths)}
             return reader.metadata, paths
 

@@ -26,7 +26,7 @@ from airflow_delta.engine.data_files.footer_statistics import (
     file_statistics,
     leaf_chunks,
 )
-from airflow_delta.engine.errors import DataFileError, DeltaError
+from airflow_delta.engine.errors import DataFileError, DeltaError, UnsupportedFeatureError
 from airflow_delta.engine.features.statistics_columns import columns_with_statistics, leaf_columns
 from airflow_delta.engine.maintenance.convert.file_schema import (
     SCHEMA_KEYS,
@@ -38,17 +38,25 @@ from airflow_delta.engine.maintenance.convert.partition_paths import PartitionPa
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.parquet import PyarrowFallback, has_encrypted_columns, read_file_end
 from airflow_delta.engine.progress import report_progress
 from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["SourceFiles", "read_source_files"]
 
 _BATCH = 4096
-_TAIL = 64 << 10
 _REQUESTS = 32
 
 # Arrow's errors for a file that isn't Parquet, or is damaged. Those of the storage have other types.
-_DAMAGE = (pa.ArrowException, OSError, IndexError, KeyError, ValueError, RecursionError)
+_DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    IndexError,
+    KeyError,
+    ValueError,
+    RecursionError,
+    PyarrowFallback,
+)
 
 _SchemaKey: TypeAlias = tuple[object, ...]
 
@@ -101,7 +109,8 @@ def read_source_files(
         DataFileError: a file isn't Parquet, or is damaged, or has another size than listed. Facts: path.
         InvalidArgumentError: the partition values of a file aren't as in ``partition_schema``. Facts: path.
         InvalidTableError: the files have columns that don't fit together. Facts: path.
-        UnsupportedFeatureError: a column is of a type that tables lack. Facts: path, column.
+        UnsupportedFeatureError: a column is of a type that tables lack; or statistics of a file with
+            encrypted columns are wanted. Facts: path, column.
         NotRegularFileError: a path goes through a link.
         StorageError: the store failed.
     """
@@ -201,13 +210,20 @@ class _Reader:
                     table=self._table,
                     path=path,
                 )
-            source.seek(0)
-            # Arrow reads as much at the end of a file anyway, but piece by piece, each through Python.
+            end = read_file_end(source, size)
             file = pq.ParquetFile(
-                pa.BufferReader(source.read()) if size <= _TAIL else source,
+                pa.BufferReader(end),
                 coerce_int96_timestamp_unit="us",
                 arrow_extensions_enabled=False,
             )
+            if self._collects and has_encrypted_columns(end, file.metadata.serialized_size):
+                raise UnsupportedFeatureError(
+                    f"the file {path!r} has encrypted columns, and the engine has no keys to make their "
+                    "statistics: convert with collect_statistics=False, and read the table with Spark, "
+                    "in a session that has the keys",
+                    table=self._table,
+                    path=path,
+                )
             return listed, file.metadata, file.schema_arrow
 
     @contextmanager
