@@ -44,7 +44,12 @@ from airflow_delta.spark.runtime.call_sites import without_call_sites
 from airflow_delta.spark.writer.file_writing import write_new_files
 from airflow_delta.spark.writer.new_files import NewFiles
 from airflow_delta.spark.writer.request import WriteRequest, check_request
-from airflow_delta.spark.writer.target import WriteTarget, existing_target, new_target
+from airflow_delta.spark.writer.target import (
+    WriteTarget,
+    existing_target,
+    new_target,
+    replaced_version,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -217,7 +222,8 @@ def write_table(
             is_moved_mark = isinstance(error, MetadataChangedError) and identity_columns(
                 target.schema
             )
-            if attempt == _ATTEMPTS or not is_moved_mark:
+            is_stale = replaced_version(request, rows) is not None
+            if attempt == _ATTEMPTS or not is_moved_mark or is_stale:
                 raise
     raise AssertionError("the last attempt returns or raises")
 

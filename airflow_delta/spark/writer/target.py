@@ -38,6 +38,7 @@ from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.engine.transaction.alter.evolution import evolve_metadata, redefine_metadata
 from airflow_delta.engine.transaction.creation import begin_creation
 from airflow_delta.engine.transaction.intent import SystemDomain
+from airflow_delta.spark.reader.versions_read import newest_versions_read
 from airflow_delta.spark.writer.request import WriteRequest
 from airflow_delta.spark.writer.rows_schema import new_table_schema, rows_schema
 
@@ -53,6 +54,7 @@ __all__ = [
     "existing_target",
     "new_target",
     "redefined_target",
+    "replaced_version",
     "target_of",
 ]
 
@@ -141,7 +143,7 @@ def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
         DeltaError: the table can't be read, or the request's ``check`` refuses it.
     """
     table = request.table
-    transaction = _begin(request)
+    transaction = _begin(request, rows)
     # Later changes of protocol and metadata are conflicts, which the commit finds.
     base = transaction.read_table() if request.replaces_all else transaction.base
     if request.check is not None:
@@ -264,16 +266,48 @@ def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
     )
 
 
-def _begin(request: WriteRequest) -> OptimisticTransaction:
+def replaced_version(request: WriteRequest, rows: DataFrame) -> int | None:
+    """The version whose rows an overwrite replaces by rows that were read from the table itself.
+
+    A commit after this read is a concurrent one, also if it was made before the overwrite began: its
+    changes aren't in the rows, so the overwrite would undo them.
+
+    Args:
+        request: what to do.
+        rows: the rows to write.
+
+    Returns:
+        The version; None for the newest one, whatever the rows are.
+    """
+    if request.mode != "overwrite":
+        return None
+    return min(newest_versions_read(rows, request.table), default=None)
+
+
+def _begin(request: WriteRequest, rows: DataFrame) -> OptimisticTransaction:
     # All rows that an overwrite removes are deleted, and those that it adds are inserted: the add and
     # remove actions are the changes, without cdc files. Rows that it copies keep their row ids.
     overwrites = {"changeDataFeed", ROW_TRACKING} if request.mode == "overwrite" else set()
-    transaction = request.table.transaction(
-        "WRITE",
-        operation_parameters=request.parameters(request.partition_by),
-        user_metadata=request.user_metadata,
-        enforces=sorted(ENFORCED | overwrites),
-    )
+    table, version = request.table, replaced_version(request, rows)
+    parameters = request.parameters(request.partition_by)
+    enforces = sorted(ENFORCED | overwrites)
+    if version is None:
+        transaction = table.transaction(
+            "WRITE",
+            operation_parameters=parameters,
+            user_metadata=request.user_metadata,
+            enforces=enforces,
+        )
+    else:
+        transaction = OptimisticTransaction(
+            table.storage,
+            table.snapshot(version=version),
+            "WRITE",
+            operation_parameters=parameters,
+            user_metadata=request.user_metadata,
+            enforces=enforces,
+            owners=table.commit_owners,
+        )
     partition_by = transaction.base.metadata.partition_columns
     writes = request.mode in ("append", "overwrite")
     if writes and not request.overwrite_schema and request.partition_by not in ((), partition_by):
