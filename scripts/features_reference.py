@@ -16,14 +16,15 @@ This page lists what the engine does with each feature of the protocol. It is ma
 
 * *Binds*: a writer feature has rules for writers, a reader-writer feature also for readers.
 * *Read*: the engine reads tables with the feature.
-* *Append*: the engine commits data files to them. "If enforced" means: if the table uses the feature, and
-  not only lists it, the engine accepts data files only from a writer that declares that it enforced the
-  rules of the feature on its rows. Commits without data files need no declaration.
+* *Append*: the engine commits data files to such tables. "If enforced": a table may only list the
+  feature, or also use it. If it uses it, the engine accepts data files only from a writer that declares
+  that its rows obey the rules of the feature. Commits without data files need no declaration.
 * *Spark writer*: [`write`](../how-to/write-with-spark.md), `delete`, `update` and
-  [`merge`](../how-to/upsert.md) change rows of them, and follow all rules of the feature.
-* *Checkpoint*: the engine writes checkpoints of them.
+  [`merge`](../how-to/upsert.md) change rows of such tables, and follow all rules of the feature.
+* *Checkpoint*: the engine writes checkpoints of such tables.
 * *Dropping*: how the feature is [dropped](../how-to/drop-a-feature.md), or why it can't be. *hidden*:
-  earlier versions are hidden by protected checkpoints, or deleted.
+  clients without the feature could misread earlier versions. So these are hidden behind protected
+  checkpoints, or deleted.
 
 A feature that isn't in the list is unknown. A table with an unknown reader feature is refused; a table
 with an unknown writer feature is read-only.

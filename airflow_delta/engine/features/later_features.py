@@ -47,7 +47,7 @@ _READABLE = (
         spec="",
         note="a vacuum checks the table's protocol before it deletes anything",
         concurrent=True,
-        drop=Drop("no preparation", hides_history=True),
+        drop=Drop("nothing has to be changed first", hides_history=True),
     ),
     Feature(
         name="icebergCompatV3",
@@ -67,7 +67,7 @@ _READABLE = (
         note="a writer of files must declare that partition values are materialised in them",
         append=Support.IF_ENFORCED,
         drop=Drop(
-            "no preparation",
+            "nothing has to be changed first",
             removed_properties=frozenset(
                 {
                     "delta.enableMaterializePartitionColumnsFeature",
