@@ -1,6 +1,6 @@
-"""Look up a connection, and tell one that doesn't exist from one that can't be looked up at the moment.
+"""Look up a connection; distinguish a missing one from one that can't be looked up at the moment.
 
-Airflow raises `AirflowNotFoundException` for both: if a secrets backend fails, it asks the next one. A
+Airflow raises `AirflowNotFoundException` for both: if a secrets backend fails, it queries the next one. A
 default connection may be missing; then the identity of the worker is used. So an outage of a secrets
 backend would make a task use another identity, endpoint or database than its connection says.
 """

@@ -1,4 +1,4 @@
-"""`CommitResult`: the result of a commit; `may_be_made` tells what an error says about it."""
+"""`CommitResult`: the result of a commit. `may_be_made`: whether the commit may exist after an error."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Each write has a new directory, and its files stay there:
 
 * Concurrent writers don't interfere. Spark's committer deletes the directory ``_temporary`` beside
   its files when it is done, with the unfinished files of any other writer in the same directory.
-* Spark's committer moves the files from ``_temporary`` to their final places. In an object store, where a
+* Spark's committer moves the files from ``_temporary`` to their final paths. In an object store, where a
   rename is a copy, it moves them once only (`committer_options`).
 * The result of a write is the content of the directory. Deleting the directory undoes a failed write.
 

@@ -190,7 +190,7 @@ class Cast:
         return F.when(column.isNotNull() & cast.isNull(), fails).otherwise(cast)
 
     def _fails(self, message: str, path: str, wanted: DataType) -> Column:
-        """A column whose evaluation fails, in place of a value."""
+        """A column that raises an error instead of returning a value."""
         error = self._refused(message, path)
         return F.raise_error(F.lit(error_text(error))).cast(spark_type(wanted))
 

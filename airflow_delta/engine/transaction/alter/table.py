@@ -363,7 +363,7 @@ class TableAlteration:
         except (InvalidArgumentError, InvalidTableError) as error:
             if error.table is not None:
                 raise
-            # The place of an error about a schema may be the table, which precedes the message anyway.
+            # The location of an error about a schema may be the table, which precedes the message anyway.
             message = error.message.removeprefix(f"{base.table}: ")
             raise type(error)(message, table=base.table, **error.facts) from error
         return commit_alteration(
