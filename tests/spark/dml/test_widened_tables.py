@@ -122,7 +122,7 @@ def test_files_of_before_and_after_are_one_partition(spark: SparkSession, tmp_pa
     table = make_table(tmp_path)
     widened = table.latest_version()
     first, second = ([*row(partition).values()] for partition in (FIRST, SECOND))
-    rows = read_snapshot(spark, str(tmp_path))
+    rows = read_snapshot(spark, str(tmp_path), widened)
     new = rows.where("id = 0").selectExpr("id + 20 AS id", *CHANGES)
     done = optimize(spark, str(tmp_path))
     assert (done.num_removed, done.num_added) == (4, 2)
