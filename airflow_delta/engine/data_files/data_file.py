@@ -129,7 +129,7 @@ class DataFile:
     @lazy_property
     def _head(self) -> tuple[Any, pa.Schema, HybridCalendar | None]:
         with self._source() as source, self.errors():
-            end = read_file_end(source, self.size)
+            end = read_file_end(source)
             file = self._open(pa.BufferReader(end), None)
             if has_encrypted_columns(end, file.metadata.serialized_size):
                 raise self._encrypted()

@@ -22,7 +22,7 @@ _MOST_FOOTERS = 64 << 10
 _ENCRYPTION_ALGORITHM = 8
 
 
-def read_file_end(source: BinaryIO, size: int) -> bytes:
+def read_file_end(source: BinaryIO) -> bytes:
     """Read the end of a file, with the whole footer.
 
     Arrow would read it piece by piece, each through Python, where threads that open files wait for each
@@ -30,12 +30,12 @@ def read_file_end(source: BinaryIO, size: int) -> bytes:
 
     Args:
         source: the file.
-        size: its size in bytes.
 
     Returns:
         The last bytes. If the file doesn't end as Parquet does, or its footer would be longer than the
         file, they have no whole footer; that is left to the parser.
     """
+    size = source.seek(0, os.SEEK_END)
     end = _last(source, size, min(size, _MOST_FOOTERS))
     needed = int.from_bytes(end[-FOOTER_END:-4], "little") + FOOTER_END
     return _last(source, size, needed) if len(end) < needed <= size else end

@@ -250,7 +250,7 @@ def read_footer(table: DeltaTable, path: str, size: int) -> Any:
 
 def _read_footer(storage: Storage, path: str, size: int) -> Any:
     with storage.open(path, size=size) as file:
-        end = read_file_end(file, size)
+        end = read_file_end(file)
     try:
         footer = pq.read_metadata(pa.BufferReader(end))
         is_encrypted = has_encrypted_columns(end, footer.serialized_size)

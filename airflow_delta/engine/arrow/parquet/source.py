@@ -70,7 +70,7 @@ class ParquetSource:
         if self._exact_size and (found := self._storage.head(path).size) != size:
             raise self.corrupt(f"it has {found} bytes, expected {size}")
         with self.damage(), self._storage.open(path, size=size) as source:
-            end = read_file_end(source, size)
+            end = read_file_end(source)
             reader = pq.ParquetFile(pa.BufferReader(end)).reader
             if has_encrypted_columns(end, reader.metadata.serialized_size):
                 raise self.corrupt("it has encrypted columns, and the engine has no keys")

@@ -210,7 +210,7 @@ class _Reader:
                     table=self._table,
                     path=path,
                 )
-            end = read_file_end(source, size)
+            end = read_file_end(source)
             file = pq.ParquetFile(
                 pa.BufferReader(end),
                 coerce_int96_timestamp_unit="us",
