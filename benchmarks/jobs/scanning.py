@@ -32,7 +32,6 @@ _ROW = "id = 123456"
 _OUR_MODULES = (
     *ENGINE,
     "airflow_delta.engine.snapshot.scanning",
-    "pyarrow.acero",
     "pyarrow.compute",
 )
 _PEER_MODULES = ("deltalake", "arro3.core", "pyarrow.dataset", "pyarrow.parquet", "pyarrow.compute")
