@@ -96,6 +96,7 @@ class Scan:
             InvalidTableError: a partition value isn't one of its column's type; or a file lacks the ids of
                 row tracking.
             InvalidArgumentError: the predicate can't be evaluated on a row.
+            UnsupportedFeatureError: a data file has encrypted columns, or a time that depends on a zone.
             OutsidePathError: a file is at a location that the table isn't allowed to read.
             StorageError: the store failed.
         """

@@ -158,8 +158,9 @@ class DeltaTable(
             DataFileError: a file isn't Parquet, or is damaged. Facts: path.
             InvalidTableError: two files have a column of different types or spellings (facts: path,
                 column); a column can't be one of a table; or files of a former table's log are left.
-            UnsupportedFeatureError: a column is of a type that tables lack (facts: path, column), or the
-                properties request a feature that the engine can't write.
+            UnsupportedFeatureError: a column is of a type that tables lack (facts: path, column), the
+                properties request a feature that the engine can't write, or statistics of a file with
+                encrypted columns are wanted (facts: path).
             MissingFilesError: a listed file doesn't exist. Facts: path.
             NotRegularFileError: there is a symbolic link. Facts: path.
             TableAlreadyExistsError: another writer has created a table concurrently.

@@ -222,8 +222,10 @@ def write_table(
             is_moved_mark = isinstance(error, MetadataChangedError) and identity_columns(
                 target.schema
             )
-            is_stale = replaced_version(request, rows) is not None
-            if attempt == _ATTEMPTS or not is_moved_mark or is_stale:
+            if attempt == _ATTEMPTS or not is_moved_mark:
+                raise
+            if replaced_version(request, rows) is not None:
+                # Another attempt would be based on the same version, and meet the same conflict.
                 raise
     raise AssertionError("the last attempt returns or raises")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine import OptimisticTransaction
 from airflow_delta.engine.errors import (
@@ -35,6 +35,7 @@ from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.model.schema_json import parse_schema
+from airflow_delta.engine.snapshot.opening import open_snapshot
 from airflow_delta.engine.transaction.alter.evolution import evolve_metadata, redefine_metadata
 from airflow_delta.engine.transaction.creation import begin_creation
 from airflow_delta.engine.transaction.intent import SystemDomain
@@ -289,24 +290,17 @@ def _begin(request: WriteRequest, rows: DataFrame) -> OptimisticTransaction:
     # remove actions are the changes, without cdc files. Rows that it copies keep their row ids.
     overwrites = {"changeDataFeed", ROW_TRACKING} if request.mode == "overwrite" else set()
     table, version = request.table, replaced_version(request, rows)
-    parameters = request.parameters(request.partition_by)
-    enforces = sorted(ENFORCED | overwrites)
-    if version is None:
-        transaction = table.transaction(
-            "WRITE",
-            operation_parameters=parameters,
-            user_metadata=request.user_metadata,
-            enforces=enforces,
-        )
-    else:
+    arguments: dict[str, Any] = {
+        "operation_parameters": request.parameters(request.partition_by),
+        "user_metadata": request.user_metadata,
+        "enforces": sorted(ENFORCED | overwrites),
+    }
+    transaction = table.transaction("WRITE", **arguments)
+    if version is not None and version < transaction.base.version:
+        owners = table.commit_owners
+        base = open_snapshot(table.storage, version, owners=owners, verified=True)
         transaction = OptimisticTransaction(
-            table.storage,
-            table.snapshot(version=version),
-            "WRITE",
-            operation_parameters=parameters,
-            user_metadata=request.user_metadata,
-            enforces=enforces,
-            owners=table.commit_owners,
+            table.storage, base, "WRITE", owners=owners, **arguments
         )
     partition_by = transaction.base.metadata.partition_columns
     writes = request.mode in ("append", "overwrite")

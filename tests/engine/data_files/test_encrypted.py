@@ -110,7 +110,6 @@ print(json.dumps({"check": tried(lambda: DeltaTable(sys.argv[1]).check(depth="fi
 
 
 def test_the_footers_of_a_write(folder: Path) -> None:
-    pytest.importorskip("pyspark")
     script = """
 import sys
 from airflow_delta.engine.storage.location import open_storage
